@@ -1,0 +1,165 @@
+package tree
+
+// Holder names what an answer names: one (source, dp rank) in one residency
+// domain, or a pool. It is opaque, never zero, and never used again for
+// another holder during the life of an index.
+type Holder uint32
+
+// Root chooses one of the disjoint tries of an index. Callers intern
+// (model, unit, look-ahead) to a Root; the index gives it no other meaning.
+// Valid roots are 0 … MaxRoot.
+type Root uint32
+
+// MaxRoot is the largest legal Root.
+const MaxRoot Root = 1<<24 - 1
+
+// Tier is where a block lies. Readers see views, never tiers.
+type Tier uint8
+
+const (
+	Device   Tier = iota // GPU, NPU, HBM
+	Host                 // pinned or pageable host memory
+	Disk                 // local disk
+	External             // shared or remote storage
+	Unknown              // a medium no table knows: counts in ViewAny at most
+	NumTiers
+)
+
+// View is a question about tiers that a depth answers.
+type View uint8
+
+const (
+	ViewDevice     View = iota // device alone
+	ViewHost                   // host alone
+	ViewAny                    // any tier of the holder's own
+	ViewDeviceHost             // each block on device or host
+	ViewExtension              // a device prefix, then host blocks right behind it
+	NumViews
+)
+
+// Policy says what repeated stores and removes of one name mean.
+type Policy uint8
+
+const (
+	Copies Policy = iota // a store adds a copy, a remove takes one
+	Set                  // resident after a store, absent after one remove
+)
+
+// MaxShards is the largest number of TP shards of one holder.
+const MaxShards = 16
+
+// Owner is the smallest thing that holds blocks: a tier of a TP shard of a
+// holder. Shard is 0 for aggregated streams.
+type Owner struct {
+	Holder Holder
+	Tier   Tier
+	Shard  uint8
+}
+
+// Store is one stored event: a chain of blocks behind a parent.
+type Store struct {
+	Root      Root   // where the chain begins if it has no parent
+	HasParent bool   // false: the first block is a root block
+	Parent    uint64 // name of the parent; 0 is root unless the owner knows a name 0
+	Span      int    // units (index positions) of one block, ≥ 1
+	// Pairs holds, per block, its name and then its Span content hashes.
+	// The index reads it during the call and keeps nothing of it.
+	Pairs []uint64
+	// KeepMeaning: the event states no extra keys (a store on another medium
+	// than the device). A known name keeps its meaning and gains the tier.
+	KeepMeaning bool
+	// SkipUnknown, with KeepMeaning: names the owner does not know are skipped.
+	SkipUnknown bool
+}
+
+// Reason says why a whole event was rejected by the index.
+type Reason uint8
+
+const (
+	Accepted      Reason = iota
+	SelfParent           // the parent is among the event's own names
+	DuplicateName        // a name twice in one event
+	BadOwner             // no such holder, tier or shard
+	BadShape             // Pairs is not a multiple of 1+Span, or Span < 1
+	Full                 // the index has no room left: ids or memory exhausted
+)
+
+// Outcome counts what one call did. Figures are blocks.
+type Outcome struct {
+	Reason  Reason
+	New     int // residencies that did not exist before
+	Known   int // residencies that existed: copies, or nothing under Set
+	Waiting int // kept aside for an unknown parent
+	Dropped int // waiting blocks given up for the bound, oldest first
+	Removed int // residencies that ended
+	Unknown int // names in a Remove or Place the owner does not hold
+	Moved   int // names announced again for other content
+}
+
+// Writer is the writing half of an index. All methods belong to one
+// goroutine at a time, the shard's writer. Readers never wait for it.
+type Writer interface {
+	// AddHolder makes a holder with the given number of TP shards (1 … MaxShards).
+	AddHolder(p Policy, shards int) (Holder, error)
+	// Drop takes a holder away for good, at once for readers.
+	Drop(h Holder)
+	// Clear empties all tiers and shards of a holder, waiting blocks included,
+	// at once for readers.
+	Clear(h Holder)
+	// ClearShard empties one TP shard of a holder.
+	ClearShard(h Holder, shard int)
+	// Hide takes a holder out of all answers, Show brings it back; blocks stay.
+	Hide(h Holder)
+	Show(h Holder)
+	// Store applies one stored event.
+	Store(o Owner, s *Store) Outcome
+	// Place adds a tier to names the owner's holder and shard know already
+	// (placeholder stores, location updates).
+	Place(o Owner, names []uint64) Outcome
+	// Remove applies one removed event.
+	Remove(o Owner, names []uint64) Outcome
+	// Step does a bounded piece of deferred work (memory of cleared holders)
+	// and reports whether any is left.
+	Step() bool
+	// Stats describes the index now.
+	Stats() Stats
+}
+
+// Depths is how many leading units of a query one holder holds, per view.
+type Depths struct {
+	Holder Holder
+	Units  [NumViews]uint32
+}
+
+// Reader answers queries. A Reader is one goroutine's; make one per
+// goroutine or pool them. Readers take no lock and wait for nobody.
+type Reader interface {
+	// Match walks contents from root and returns every visible holder with a
+	// depth above zero in some view, deepest ViewAny first, then by Holder.
+	// The slice is the reader's own, valid until its next Match.
+	Match(root Root, contents []uint64) []Depths
+	// Names appends to dst the engine's names of the leading blocks of the
+	// last Match that h holds in view, root first, at most depth units deep.
+	// It may give fewer than the depth promised, never a false one.
+	Names(dst []uint64, h Holder, v View, depth int) []uint64
+}
+
+// Interface is an index as the engine uses it: *Index in production, the
+// reference model in tests.
+type Interface interface {
+	Writer
+	NewReader() Reader
+}
+
+// Stats describes an index.
+type Stats struct {
+	Holders     int
+	Residencies int // (holder, tier, name) that every TP shard holds
+	Waiting     int // blocks kept aside for an unknown parent
+	Runs        int // live runs
+	Names       int // entries in the name table
+	Links       int // entries in the child table
+	Bytes       int // memory of arenas and tables
+	Deferred    int // cleared holders whose memory is not yet back
+	Retries     uint64
+}
