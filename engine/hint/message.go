@@ -1,0 +1,121 @@
+package hint
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+// Constants of the message as it stands on the wire.
+const (
+	ProtocolVersion = "0.1"
+	FetchType       = "kv.fetch"
+	FetchVersion    = "1.0"
+	FetchID         = "a1" // id of the one action we emit
+)
+
+// AppendFetch appends the hint's JSON to dst: one kv.fetch action that names
+// the source's control endpoint and its whole root prefix, root first. The
+// names are the engine's own, written as exact integers. It allocates only if
+// dst is too small, and keeps none of its arguments.
+func AppendFetch(dst []byte, messageID, endpoint string, names []uint64) []byte {
+	dst = append(dst, `{"protocol_version":"`+ProtocolVersion+`","message_id":`...)
+	dst = appendString(dst, messageID)
+	dst = append(dst, `,"actions":[`...)
+	dst = appendFetchAction(dst, FetchID, FetchVersion, endpoint, names)
+	return append(dst, `]}`...)
+}
+
+func appendFetchAction(dst []byte, id, version, endpoint string, names []uint64) []byte {
+	dst = append(dst, `{"action_id":`...)
+	dst = appendString(dst, id)
+	dst = append(dst, `,"action_type":"`+FetchType+`","action_version":`...)
+	dst = appendString(dst, version)
+	dst = append(dst, `,"payload":{"source_control_endpoint":`...)
+	dst = appendString(dst, endpoint)
+	dst = append(dst, `,"block_hashes":[`...)
+	for i, n := range names {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendUint(dst, n, 10)
+	}
+	return append(dst, `]}}`...)
+}
+
+// appendString appends s as a JSON string. Ids come from requests, so every
+// byte is escaped that JSON wants escaped; bad UTF-8 becomes U+FFFD.
+func appendString(dst []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		switch {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c < 0x20:
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		case c < utf8.RuneSelf:
+			dst = append(dst, c)
+		default:
+			r, n := utf8.DecodeRuneInString(s[i:])
+			dst = utf8.AppendRune(dst, r)
+			i += n
+			continue
+		}
+		i++
+	}
+	return append(dst, '"')
+}
+
+// Message is a parsed hint.
+type Message struct {
+	ProtocolVersion string
+	MessageID       string
+	Actions         []Action
+}
+
+// Action is one entry of a message. Only kv.fetch is understood; any other
+// action is opaque: kept as it came, written back unchanged, never used.
+type Action struct {
+	ID, Type, Version string
+	// Fetch is set for kv.fetch, and nil for every other type.
+	Fetch *Fetch
+	// Raw is the action as it came, for types that are not understood.
+	Raw []byte
+}
+
+// Fetch is the payload of kv.fetch.
+type Fetch struct {
+	Endpoint string   // tcp://host:port
+	Names    []uint64 // the engine's block names, root first, no duplicates
+}
+
+// FirstFetch returns the action a consumer acts on: the first kv.fetch.
+func (m *Message) FirstFetch() *Fetch {
+	for i := range m.Actions {
+		if f := m.Actions[i].Fetch; f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// Append appends the message's JSON to dst, opaque actions as they came.
+func (m *Message) Append(dst []byte) []byte {
+	dst = append(dst, `{"protocol_version":`...)
+	dst = appendString(dst, m.ProtocolVersion)
+	dst = append(dst, `,"message_id":`...)
+	dst = appendString(dst, m.MessageID)
+	dst = append(dst, `,"actions":[`...)
+	for i := range m.Actions {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if a := &m.Actions[i]; a.Fetch != nil {
+			dst = appendFetchAction(dst, a.ID, a.Version, a.Fetch.Endpoint, a.Fetch.Names)
+		} else {
+			dst = append(dst, a.Raw...)
+		}
+	}
+	return append(dst, `]}`...)
+}
