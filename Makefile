@@ -1,0 +1,57 @@
+# cairn: build, test and measure. `make` alone prints this list.
+
+GO        ?= go
+BIN       ?= bin/cairn
+COUNT     ?= 1
+BENCH     ?= .
+BENCHPKGS ?= ./ring/... ./ingest/... ./tree/... ./perf/...
+PROFILE   ?= ./tree
+FUZZTIME  ?= 30s
+ARGS      ?=
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.DEFAULT_GOAL := usage
+.PHONY: usage build demo test race bench profile fuzz lint interop
+
+usage: ## print this list
+	@echo 'usage: make TARGET [VARIABLE=value …]'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+
+build: ## build the static binary bin/cairn
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN) ./cmd/cairn
+
+demo: build ## run the main job: a simulated fleet, matched, hinted and checked for about a minute (ARGS=--json …)
+	$(BIN) demo $(ARGS)
+
+test: ## run all tests
+	$(GO) test ./...
+
+race: ## run all tests under the race detector
+	$(GO) test -race ./...
+
+bench: ## run the benchmarks, ready for benchstat (COUNT=10, BENCH=regexp, BENCHPKGS=packages)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(BENCHPKGS)
+
+profile: ## CPU and allocation profile of one package's benchmarks (PROFILE=./tree, BENCH=regexp)
+	@mkdir -p bin
+	$(GO) test -run '^$$' -bench '$(BENCH)' -o bin/profile.test -cpuprofile bin/cpu.prof -memprofile bin/mem.prof $(PROFILE)
+	$(GO) tool pprof -top -nodecount 25 bin/profile.test bin/cpu.prof
+	@echo 'more: $(GO) tool pprof -http 127.0.0.1:0 bin/profile.test bin/cpu.prof'
+
+# One native target at a time: the go command fuzzes one function per run.
+fuzz: ## run every fuzz target for FUZZTIME each, seeded from fuzz/corpus
+	@set -e; \
+	grep -rnoE '^func Fuzz[A-Za-z0-9_]+' --include='*_test.go' . | sed 's/:[0-9]*:func /:/' | sort | \
+	while IFS=: read -r file target; do \
+		echo "fuzz $$(dirname $$file) $$target"; \
+		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$(dirname $$file)" </dev/null; \
+	done
+
+lint: ## gofmt, go vet and staticcheck (the last fetched by the go command at a pinned version)
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-clean:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+interop: ## a real msgspec + pyzmq publisher against cairn serve (needs CAIRN_INTEROP_PYTHON)
+	$(GO) test -count 1 -run '^TestInterop' -v ./cmd/cairn/
