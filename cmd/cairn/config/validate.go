@@ -1,0 +1,47 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Validate checks what no single value shows: that sources are told apart,
+// and that a listener others can reach is protected. Call it once all of
+// file, environment and flags are applied. All problems are returned, joined.
+func (c *Config) Validate() error {
+	var problems []error
+	add := func(key, value, what, want string) {
+		problems = append(problems, &Problem{Key: key, Value: value, What: what, Want: want})
+	}
+	if len(c.Sources) == 0 {
+		add("sources", "", "is empty: there is nothing to follow", "at least one source with id, model and endpoint")
+	}
+	ids := map[string]int{}
+	for i, s := range c.Sources {
+		if before, twice := ids[s.ID]; twice && s.ID != "" {
+			add(fmt.Sprintf("sources[%d].id", i), strconv.Quote(s.ID), fmt.Sprintf("is the id of sources[%d] too", before), "an id of its own for each source")
+		}
+		ids[s.ID] = i
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		missing, given := "tls_cert", "tls_key"
+		if c.TLSKey == "" {
+			missing, given = given, missing
+		}
+		add(missing, "", "is missing", "both "+given+" and "+missing+", or neither")
+	}
+	if !loopback(c.Listen) && !c.Insecure && (c.TokenFile == "" || c.TLSCert == "") {
+		add("listen", strconv.Quote(c.Listen), "can be reached from other machines",
+			"token_file and tls_cert with it, a loopback address, or insecure: true")
+	}
+	if c.Admin != None && !loopback(c.Admin) && !c.Insecure {
+		add("admin", strconv.Quote(c.Admin), "can be reached from other machines, and profiles show memory",
+			"a loopback address, none, or insecure: true")
+	}
+	if c.Admin == c.Listen && !strings.HasSuffix(c.Admin, ":0") {
+		add("admin", strconv.Quote(c.Admin), "is the address of listen too", "another port, or none")
+	}
+	return errors.Join(problems...)
+}
