@@ -1,0 +1,126 @@
+package zmtp
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/go-zeromq/zmq4"
+	"github.com/go-zeromq/zmq4/security/null"
+)
+
+const (
+	greetingSize = 64
+	// handshakeBudget is how many bytes of commands a peer may send before it
+	// is connected. A READY is some 50 bytes.
+	handshakeBudget = 8 << 10
+)
+
+// bufConn reads through br and writes straight through. Until lift it shows
+// zmq4 only frames within a budget, because zmq4 allocates the length a peer
+// announces before it reads a byte of it, and that failure is not recoverable.
+type bufConn struct {
+	net.Conn
+	br *bufio.Reader
+
+	guarded bool
+	left    int // bytes of the unit being read: the greeting, then one frame each
+	budget  int
+	taken   int // bytes of the greeting seen so far
+	version [2]byte
+	// announce, if not 0, replaces the minor version in our greeting.
+	announce byte
+}
+
+func newBufConn(c net.Conn, size int) *bufConn {
+	return &bufConn{
+		Conn:    c,
+		br:      bufio.NewReaderSize(c, size),
+		guarded: true,
+		left:    greetingSize,
+		budget:  handshakeBudget,
+	}
+}
+
+func (c *bufConn) Read(p []byte) (int, error) {
+	if !c.guarded {
+		return c.br.Read(p)
+	}
+	if c.left == 0 {
+		_, size, n, err := header(c.br)
+		if err != nil {
+			return 0, err
+		}
+		if c.budget < n {
+			return 0, fmt.Errorf("%w: more than %d bytes during the handshake", ErrTooBig, handshakeBudget)
+		}
+		if size > uint64(c.budget-n) {
+			return 0, fmt.Errorf("%w: frame of %d bytes during the handshake; at most %d are left", ErrTooBig, size, c.budget)
+		}
+		c.left = n + int(size)
+		c.budget -= c.left
+	}
+	n, err := c.br.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	c.note(p[:n])
+	return n, err
+}
+
+// note picks the peer's version out of its greeting.
+func (c *bufConn) note(p []byte) {
+	for i := 0; i < len(p) && c.taken < greetingSize; i++ {
+		if c.taken == 10 || c.taken == 11 {
+			c.version[c.taken-10] = p[i]
+		}
+		c.taken++
+	}
+}
+
+func (c *bufConn) Write(p []byte) (int, error) {
+	if c.announce != 0 && len(p) == greetingSize && p[0] == 0xff {
+		p[11] = c.announce
+		c.announce = 0
+	}
+	return c.Conn.Write(p)
+}
+
+// atLeast31 reports whether the peer speaks ZMTP 3.1, whose heartbeats and
+// subscription commands older ones may not know.
+func (c *bufConn) atLeast31() bool {
+	return c.version[0] > 3 || c.version[0] == 3 && c.version[1] >= 1
+}
+
+// handshake connects over c within the time-out: it returns with the guard
+// lifted and no deadline set, or with an error. It never panics, whatever the
+// peer sends; closing c ends it early.
+func handshake(c *bufConn, typ zmq4.SocketType, server bool, timeout time.Duration, first func(*zmq4.Conn) error) (zc *zmq4.Conn, err error) {
+	defer func() {
+		// zmq4 indexes READY's metadata unchecked.
+		if r := recover(); r != nil {
+			zc, err = nil, fmt.Errorf("%w: %v: malformed metadata: %v", ErrHandshake, c.RemoteAddr(), r)
+		}
+	}()
+	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return nil, err
+	}
+	zc, err = zmq4.Open(c, null.Security(), typ, nil, server, nil)
+	if err != nil {
+		var ne net.Error
+		if errors.Is(err, ErrTooBig) || errors.As(err, &ne) {
+			return nil, fmt.Errorf("zmtp: handshake with %v: %w", c.RemoteAddr(), err)
+		}
+		return nil, fmt.Errorf("%w: %v: %w", ErrHandshake, c.RemoteAddr(), err)
+	}
+	if first != nil {
+		if err := first(zc); err != nil {
+			return nil, fmt.Errorf("zmtp: subscribe at %v: %w", c.RemoteAddr(), err)
+		}
+	}
+	if c.left != 0 {
+		return nil, fmt.Errorf("%w: %v: %d bytes of READY left over", ErrHandshake, c.RemoteAddr(), c.left)
+	}
+	c.guarded = false
+	return zc, c.SetDeadline(time.Time{})
+}

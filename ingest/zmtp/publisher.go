@@ -1,0 +1,278 @@
+package zmtp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Defaults of PublisherConfig.
+const (
+	DefaultSendBuffer  = 1 << 20
+	DefaultSendTimeout = 30 * time.Second
+	DefaultLinger      = time.Second
+)
+
+// maxSubscribers bounds the connections of one publisher.
+const maxSubscribers = 4096
+
+// PublisherConfig configures a Publisher. Zero values mean the defaults.
+type PublisherConfig struct {
+	// SendBuffer bounds what waits for one subscriber, in bytes; a larger
+	// message is taken when nothing else waits.
+	SendBuffer int
+	// Drop: a message that finds the buffer full is dropped for that
+	// subscriber and counted, as libzmq does at its high-water mark. Without
+	// it Send waits.
+	Drop bool
+	// SendTimeout is how long one write to a subscriber may take until it is
+	// disconnected.
+	SendTimeout time.Duration
+	// HandshakeTimeout bounds the handshake of a connection.
+	HandshakeTimeout time.Duration
+	// Linger is how long Close tries to send what waits. Negative: not at all.
+	Linger time.Duration
+}
+
+// Publisher is a bound PUB socket: simulated engines, load generators, tests.
+// All methods are safe for concurrent use; messages of one goroutine arrive in
+// order.
+type Publisher struct {
+	config   PublisherConfig
+	listener net.Listener
+	endpoint string
+	ctx      context.Context
+	stop     context.CancelFunc
+	running  sync.WaitGroup
+
+	peers   atomic.Pointer[[]*subscriber] // replaced whole, under mu
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced when peers or their topics change
+	closed  bool
+
+	dropped  atomic.Uint64
+	accepted atomic.Uint64
+}
+
+// Listen binds a publisher with the default configuration.
+func Listen(ctx context.Context, endpoint string) (*Publisher, error) {
+	return PublisherConfig{}.Listen(ctx, endpoint)
+}
+
+// Listen binds a publisher: tcp://127.0.0.1:0, tcp://*:5557, tcp://[::1]:0,
+// ipc:///path, ipc://@abstract-name. Cancelling ctx closes it without linger.
+func (c PublisherConfig) Listen(ctx context.Context, endpoint string) (*Publisher, error) {
+	c.SendBuffer = defaultTo(c.SendBuffer, DefaultSendBuffer)
+	c.SendTimeout = defaultTo(c.SendTimeout, DefaultSendTimeout)
+	c.HandshakeTimeout = defaultTo(c.HandshakeTimeout, DefaultHandshakeTimeout)
+	c.Linger = defaultTo(c.Linger, DefaultLinger)
+	network, address, err := splitEndpoint(endpoint, true)
+	if err != nil {
+		return nil, err
+	}
+	l, err := listen(ctx, network, address)
+	if err != nil {
+		return nil, fmt.Errorf("zmtp: listen on %s: %w", endpoint, err)
+	}
+	p := &Publisher{
+		config:   c,
+		listener: l,
+		endpoint: formatEndpoint(l.Addr()),
+		changed:  make(chan struct{}),
+	}
+	p.ctx, p.stop = context.WithCancel(ctx)
+	p.peers.Store(new([]*subscriber))
+	context.AfterFunc(p.ctx, func() { l.Close() })
+	p.running.Go(p.accept)
+	return p, nil
+}
+
+// listen listens, and takes over the socket file of a process that died.
+func listen(ctx context.Context, network, address string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, network, address)
+	if err == nil || network != "unix" || address[0] == '@' {
+		return l, err
+	}
+	info, serr := os.Stat(address)
+	if serr != nil || info.Mode()&os.ModeSocket == 0 {
+		return nil, err
+	}
+	if c, derr := net.Dial(network, address); derr == nil {
+		c.Close()
+		return nil, err
+	}
+	if rerr := os.Remove(address); rerr != nil {
+		return nil, errors.Join(err, rerr)
+	}
+	return lc.Listen(ctx, network, address)
+}
+
+// Addr is the endpoint subscribers connect to, with the port that was chosen.
+func (p *Publisher) Addr() string { return p.endpoint }
+
+// Dropped is how many messages were not sent because a buffer was full.
+func (p *Publisher) Dropped() uint64 { return p.dropped.Load() }
+
+// Accepted is how many connections were accepted so far, whatever became of them.
+func (p *Publisher) Accepted() uint64 { return p.accepted.Load() }
+
+// accept never performs a handshake itself: a silent client must not keep the
+// others out.
+func (p *Publisher) accept() {
+	var pause Backoff
+	for {
+		nc, err := p.listener.Accept()
+		if err != nil {
+			if p.ctx.Err() != nil || pause.Wait(p.ctx) != nil {
+				return
+			}
+			continue // out of descriptors, or a client gone already
+		}
+		pause.Reset()
+		p.accepted.Add(1)
+		p.running.Go(func() { p.serve(nc) })
+	}
+}
+
+// Send sends one message to every subscriber that has subscribed to a prefix of
+// frames[0]. It copies the frames. It waits while a subscriber's buffer is full
+// (see PublisherConfig) and returns an error only when the publisher is closed
+// or there is no frame.
+func (p *Publisher) Send(frames ...[]byte) error {
+	if len(frames) == 0 {
+		return fmt.Errorf("%w: a message needs a frame", ErrFrame)
+	}
+	if p.ctx.Err() != nil {
+		return ErrClosed
+	}
+	size := 0
+	for _, f := range frames {
+		size += 9 + len(f)
+	}
+	for _, s := range *p.peers.Load() {
+		if !s.send(frames, size, p.config.SendBuffer, p.config.Drop) {
+			p.dropped.Add(1)
+		}
+	}
+	if p.ctx.Err() != nil {
+		return ErrClosed
+	}
+	return nil
+}
+
+// Flush waits until everything sent so far has been handed to the kernel, or
+// its subscriber is gone, or ctx ends.
+func (p *Publisher) Flush(ctx context.Context) error {
+	for _, s := range *p.peers.Load() {
+		if err := s.flush(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Subscribers is the number of connections with at least one subscription.
+func (p *Publisher) Subscribers() int {
+	n := 0
+	for _, s := range *p.peers.Load() {
+		if s.subscribed() {
+			n++
+		}
+	}
+	return n
+}
+
+// WaitSubscribers waits until there are at least n subscribers.
+func (p *Publisher) WaitSubscribers(ctx context.Context, n int) error {
+	return p.wait(ctx, func() bool { return p.Subscribers() >= n })
+}
+
+// WaitGone waits until there is no connection left.
+func (p *Publisher) WaitGone(ctx context.Context) error {
+	return p.wait(ctx, func() bool { return len(*p.peers.Load()) == 0 })
+}
+
+func (p *Publisher) wait(ctx context.Context, done func() bool) error {
+	for {
+		p.mu.Lock()
+		changed := p.changed
+		p.mu.Unlock()
+		if done() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("zmtp: %d subscribers at %s: %w", p.Subscribers(), p.endpoint, context.Cause(ctx))
+		case <-p.ctx.Done():
+			return ErrClosed
+		}
+	}
+}
+
+// Disconnect closes all connections at once, unsent messages included, and
+// goes on listening: a network that failed.
+func (p *Publisher) Disconnect() {
+	for _, s := range *p.peers.Load() {
+		s.close()
+	}
+}
+
+// Close stops listening, sends what waits for at most Linger, closes all
+// connections and returns when every goroutine of the publisher has ended.
+func (p *Publisher) Close() error {
+	p.mu.Lock()
+	again := p.closed
+	p.closed = true
+	p.mu.Unlock()
+	if !again && p.config.Linger > 0 && p.ctx.Err() == nil {
+		p.listener.Close()
+		ctx, cancel := context.WithTimeout(p.ctx, p.config.Linger)
+		_ = p.Flush(ctx) // what is not sent by then is not sent
+		cancel()
+	}
+	p.stop()
+	p.listener.Close()
+	p.running.Wait()
+	return nil
+}
+
+// join makes s known to Send; false if the publisher is closed or full.
+func (p *Publisher) join(s *subscriber) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old := *p.peers.Load()
+	if p.closed || len(old) >= maxSubscribers {
+		return false
+	}
+	peers := append(append(make([]*subscriber, 0, len(old)+1), old...), s)
+	p.peers.Store(&peers)
+	p.announce()
+	return true
+}
+
+func (p *Publisher) leave(s *subscriber) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old := *p.peers.Load()
+	peers := make([]*subscriber, 0, len(old))
+	for _, o := range old {
+		if o != s {
+			peers = append(peers, o)
+		}
+	}
+	p.peers.Store(&peers)
+	p.announce()
+}
+
+// announce wakes all who wait for a change. mu is held.
+func (p *Publisher) announce() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
