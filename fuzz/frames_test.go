@@ -53,7 +53,7 @@ func FuzzFrames(f *testing.F) {
 				size += len(p)
 			}
 			if size > frameLimit || got.command != want[i].command || !slices.Equal(got.frames, want[i].frames) {
-				t.Fatalf("message %d: got %q, want %q", i, got, want[i])
+				t.Fatalf("message %d: got %+v, want %+v", i, got, want[i])
 			}
 		}
 	})
