@@ -135,8 +135,9 @@ type Depths struct {
 // goroutine or pool them. Readers take no lock and wait for nobody.
 type Reader interface {
 	// Match walks contents from root and returns every visible holder with a
-	// depth above zero in some view, deepest ViewAny first, then by Holder.
-	// The slice is the reader's own, valid until its next Match.
+	// depth above zero in some view, deepest ViewAny first, equals in no order.
+	// The slice is the reader's own, valid until its next Match. contents must
+	// not change until then either: Names reads it again.
 	Match(root Root, contents []uint64) []Depths
 	// Names appends to dst the engine's names of the leading blocks of the
 	// last Match that h holds in view, root first, at most depth units deep.

@@ -1,0 +1,270 @@
+package tree
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// check walks everything and returns the first invariant that does not hold.
+// It belongs to the writer, between two calls.
+//
+//	I1 a run that is linked is in the child table under its link, and its
+//	   parent's child bit at that offset is set, exactly while a child is there
+//	I2 what readers see of a holder in a run is what its rows say
+//	I3 a position someone holds is in the name table under the run's name, or
+//	   under the own name of each who holds it; a position nobody holds is not
+//	I4 a run's count ends at a held position or a child
+//	I5 a holder stands in a run once, and every such run is in its log
+//	I6 a run has no child that continues it where its own content does
+func (x *Index) check() error {
+	c := checker{x: x, kids: map[uint32]map[int]int{}, seen: map[uint32]bool{}}
+	for i := range x.links.seg {
+		tab := *x.links.seg[i].tab.Load()
+		for k := range tab {
+			if id := uint32(tab[k].Load()); id != 0 {
+				if err := c.run(id); err != nil {
+					return fmt.Errorf("run %#x: %w", id, err)
+				}
+			}
+		}
+	}
+	return c.totals()
+}
+
+type checker struct {
+	x      *Index
+	kids   map[uint32]map[int]int
+	seen   map[uint32]bool
+	shared int // names that should be in the table
+	own    map[uint32]int
+	lanes  map[uint32]int
+}
+
+func (c *checker) run(id uint32) error {
+	x := c.x
+	if c.seen[id] {
+		return fmt.Errorf("in the child table twice")
+	}
+	c.seen[id] = true
+	hd, class := x.run(id), classOf(id)
+	link := hd[hLink].Load()
+	parent, off := linkParent(link), linkOffset(link)
+	if link == 0 || x.find(parent, off, hd[hBody].Load()) != id {
+		return fmt.Errorf("link %#x does not lead to it", link)
+	}
+	n := count(hd[hVersion].Load())
+	if n == 0 || n > capOf(class) {
+		return fmt.Errorf("count %d of %d", n, capOf(class))
+	}
+	if !isRoot(parent) {
+		if c.kids[parent] == nil {
+			c.kids[parent] = map[int]int{}
+		}
+		c.kids[parent][off]++
+		ph := x.run(parent)
+		pn := count(ph[hVersion].Load())
+		if off > pn {
+			return fmt.Errorf("hangs at %d of a parent with %d", off, pn)
+		}
+		if off < pn && ph[hBody+off].Load() == hd[hBody].Load() {
+			return fmt.Errorf("begins as its parent goes on")
+		}
+	}
+	return c.holders(id, hd, class, n)
+}
+
+func (c *checker) holders(id uint32, hd []atomic.Uint64, class uint32, n int) error {
+	x := c.x
+	var cell []atomic.Uint64
+	if ref := cellOf(hd[hMain].Load()); ref != 0 {
+		cell = x.cell(ref)
+	}
+	met, holders, top := map[uint32]bool{}, 0, 0
+	needShared := make([]bool, n)
+	held := make([]bool, n)
+	for i := -inlineLanes; i < len(cell); i++ {
+		l := x.laneAt(hd, cell, i)
+		if l == 0 {
+			continue
+		}
+		holders++
+		if met[l.id()] {
+			return fmt.Errorf("lane %d twice", l.id())
+		}
+		met[l.id()] = true
+		if c.lanes == nil {
+			c.lanes, c.own = map[uint32]int{}, map[uint32]int{}
+		}
+		c.lanes[l.id()]++
+		if err := c.lane(id, hd, class, l, n); err != nil {
+			return fmt.Errorf("lane %d: %w", l.id(), err)
+		}
+		for p := 0; p < n; p++ {
+			if x.holds(l, class, p, -1) {
+				held[p], top = true, max(top, p+1)
+				if x.isOwn(l, class, p) {
+					if !x.exceptional(l, class, p) {
+						c.own[l.id()]++
+						if !c.inTable(x.nameAt(l, hd, class, p), uint64(l.id()), id, p) {
+							return fmt.Errorf("own name of position %d is not in the table", p)
+						}
+					}
+				} else {
+					needShared[p] = true
+					if x.nameAt(l, hd, class, p) != sharedNames(hd, class)[p].Load() {
+						return fmt.Errorf("position %d: shared name is not the holder's", p)
+					}
+				}
+			} else if x.isOwn(l, class, p) {
+				return fmt.Errorf("own name of position %d, which is not held", p)
+			}
+		}
+	}
+	for p := 0; p < n; p++ {
+		in := named(hd, class, p)
+		if needShared[p] && !in {
+			return fmt.Errorf("position %d has no shared name", p)
+		}
+		if !held[p] && in {
+			return fmt.Errorf("position %d is named, nobody holds it", p)
+		}
+		if in {
+			c.shared++
+			if !c.inTable(sharedNames(hd, class)[p].Load(), 0, id, p) {
+				return fmt.Errorf("name of position %d is not in the table", p)
+			}
+		}
+	}
+	m := metaOf(hd)
+	if m.holders() != holders {
+		return fmt.Errorf("%d holders, counted %d", holders, m.holders())
+	}
+	if end := max(top, lastChild(hd, class)); end != n {
+		return fmt.Errorf("count %d, but the last reason ends at %d", n, end)
+	}
+	return nil
+}
+
+// lane checks one holder's figures in a run against its rows.
+func (c *checker) lane(id uint32, hd []atomic.Uint64, class uint32, l lane, n int) error {
+	x := c.x
+	if x.lanes[l.id()].holder == 0 && l.id() >= uint32(len(x.lanes)) {
+		return fmt.Errorf("no such lane id")
+	}
+	if l.plain() {
+		if l.reach() == 0 || l.reach() > n {
+			return fmt.Errorf("reach %d of %d", l.reach(), n)
+		}
+		return nil
+	}
+	s := x.side(l.ref())
+	view, ext, res := s[sView].Load(), s[sExt].Load(), s[sRes].Load()
+	empty, _, _ := x.figures(s, class, int(x.holders[x.lanes[l.id()].holder].shards))
+	s[sRes].Store(res)
+	if view != s[sView].Load() || ext != s[sExt].Load() {
+		return fmt.Errorf("figures %#x %#x, rows say %#x %#x", view, ext, s[sView].Load(), s[sExt].Load())
+	}
+	if empty {
+		return fmt.Errorf("holds nothing")
+	}
+	if top := x.rowsTop(l.ref(), class); top > n {
+		return fmt.Errorf("holds %d of %d", top, n)
+	}
+	for p := 0; p < n; p++ {
+		if err := c.supports(id, class, l, p); err != nil {
+			return fmt.Errorf("position %d: %w", p, err)
+		}
+	}
+	return nil
+}
+
+func (c *checker) supports(id, class uint32, l lane, p int) error {
+	x := c.x
+	head := x.supportsOf(l.id(), id, p)
+	if (head != 0) != x.exceptional(l, class, p) {
+		return fmt.Errorf("list %d, marked %v", head, x.exceptional(l, class, p))
+	}
+	if head == 0 {
+		return nil
+	}
+	names := map[uint64]bool{}
+	for i := head; i != 0; i = x.supports[i].next {
+		v := &x.supports[i]
+		if !x.holdsOn(l, class, p, v.tier, v.shard) {
+			return fmt.Errorf("supported on tier %d shard %d, bit is not set", v.tier, v.shard)
+		}
+		if v.n == 0 {
+			return fmt.Errorf("no copies")
+		}
+		if !v.inner && !names[v.name] && x.isOwn(l, class, p) {
+			names[v.name] = true
+			c.own[l.id()]++
+			if !c.inTable(v.name, uint64(l.id()), id, p) {
+				return fmt.Errorf("name %d is not in the table", v.name)
+			}
+		}
+	}
+	for sh := 0; sh < int(x.holders[x.lanes[l.id()].holder].shards); sh++ {
+		for t := Device; t < NumTiers; t++ {
+			if _, ok := x.supportOn(l.id(), spot{run: id, pos: p}, t, uint8(sh)); !ok && x.holdsOn(l, class, p, t, uint8(sh)) {
+				return fmt.Errorf("bit of tier %d shard %d without support", t, sh)
+			}
+		}
+	}
+	return nil
+}
+
+func (c *checker) inTable(name, tag uint64, run uint32, pos int) bool {
+	n, want := 0, tag<<tagShift|spot{run: run, pos: pos}.val()
+	cur := c.x.names.find(name, tag)
+	for v := cur.next(); v != 0; v = cur.next() {
+		if v == want {
+			n++
+		}
+	}
+	return n == 1
+}
+
+func (c *checker) totals() error {
+	x := c.x
+	live, own := 0, 0
+	for class := range x.runs {
+		live += x.runs[class].live
+	}
+	if live != len(c.seen) {
+		return fmt.Errorf("%d runs alive, %d linked", live, len(c.seen))
+	}
+	for id, n := range c.own {
+		own += n
+		if x.lanes[id].own != n {
+			return fmt.Errorf("lane %d: %d own names, counted %d", id, n, x.lanes[id].own)
+		}
+	}
+	if x.names.live != c.shared+own {
+		return fmt.Errorf("%d names in the table, %d have a reason", x.names.live, c.shared+own)
+	}
+	for id, n := range c.lanes {
+		if x.lanes[id].runs != n {
+			return fmt.Errorf("lane %d: in %d runs, counted %d", id, n, x.lanes[id].runs)
+		}
+	}
+	extra := 0
+	for run := range c.seen {
+		hd, class, kids := x.run(run), classOf(run), 0
+		for off := 1; off <= capOf(class); off++ {
+			n := c.kids[run][off]
+			kids += n
+			extra += max(0, min(1, n-1))
+			if childBit(hd, class, off) != (n > 0) {
+				return fmt.Errorf("run %#x: %d children at %d, bit %v", run, n, off, n == 0)
+			}
+		}
+		if metaOf(hd).children() != kids {
+			return fmt.Errorf("run %#x: %d children, counted %d", run, kids, metaOf(hd).children())
+		}
+	}
+	if x.siblings.live != extra {
+		return fmt.Errorf("%d sibling counts, %d have a reason", x.siblings.live, extra)
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+// Package tree is the residency index: which holder has how many leading
+// blocks of a prompt, on which tier.
+//
+// It is a trie whose node is a run: consecutive blocks of one path, contents
+// and names side by side, up to 2,048 of them. What a reader must know about a
+// holder in a run is one number, its reach: how many leading blocks of the run
+// it holds.
+//
+//	root ──▶ run ─ contents c0 c1 c2 c3 c4 c5   header: version, count, link
+//	               names    n0 n1 n2 n3 n4 n5   lanes:  A:6  B:4  C:2
+//	               │  └─ child at offset 3 ──▶ run …        (divergence splits nothing)
+//	               └─ child at offset 6 ──▶ run …           (the run goes on)
+//
+//	names table   name ──▶ run, position        writer only: parents, removals
+//	child table   run, offset, content ──▶ run  readers too
+//	side record   rows of bits per tier and TP shard, own names, copies
+//
+// Readers see reaches only. Holes, tiers and their unions, TP shards, copies
+// and second names are the writer's arithmetic, and each change becomes the
+// store of one word: a lane, or one of the two words of a side record. A change
+// is therefore true for a view at one instant, and a move between tiers is
+// never seen half.
+//
+// # Exactness
+//
+// A figure equals the truth at some instant between a Match's call and its
+// return, for each holder and view. Nothing is ever counted that is not there;
+// what is there is counted, except waiting blocks given up for their bound.
+// Holes are exact: blocks behind a missing one do not count, and count again
+// when it is filled.
+//
+// # Concurrency
+//
+// One goroutine at a time writes. Any number read, without locks, without
+// writing shared memory and without waiting for the writer. All shared words
+// are atomic; memory is type-stable, so a late reader finds words of the right
+// kind and learns from a version that they are not those it meant.
+//
+//   - Growing: content, count, then the lane; run, child table, child bit.
+//   - Shrinking: the lane (the effect), then the run's version, then anything
+//     else. Positions that are trimmed are used again only after the version
+//     has moved. Child table, link, version, then the free list.
+//   - A walk remembers each run's version. If one it passed has moved, a holder
+//     may have been whole here before and longer there after, which never was
+//     true together, and the walk begins again.
+//   - Clear gives a holder a new lane id: one store retires the old one in all
+//     runs and tiers. The runs are cleaned in small steps later.
+//
+// A reader that loses against a writer at full speed 256 times asks the writer
+// to answer between two events. Memory is pointer-free for the collector: a few
+// hundred objects hold millions of blocks.
+package tree

@@ -1,0 +1,272 @@
+package tree
+
+import "sync/atomic"
+
+// op is the event being applied: one owner's, one call's.
+type op struct {
+	lane   uint32
+	holder uint32 // index of the holder
+	tier   Tier
+	shard  uint8
+	shards int
+	rule   Policy
+	span   int
+	stride int // words of a block in pairs: 1 + span
+	pairs  []uint64
+	out    Outcome
+}
+
+func (o *op) name(i int) uint64    { return o.pairs[i*o.stride] }
+func (o *op) content(i int) uint64 { return o.pairs[i*o.stride+1] }
+
+func (x *Index) policy() Policy { return x.op.rule }
+
+// newLane gives the current holder a place in a run, with nothing held yet.
+func (x *Index) newLane(at spot) *atomic.Uint64 {
+	slot := x.newSlot(at.run, at.hd)
+	slot.Store(uint64(plainLane(x.op.lane, x.op.tier, 0)))
+	x.logRun(x.op.lane, at.run)
+	return slot
+}
+
+func (x *Index) laneHere(at spot) *atomic.Uint64 {
+	if slot := x.slot(at.hd, x.op.lane); slot != nil {
+		return slot
+	}
+	return x.newLane(at)
+}
+
+// claim sets the bits of the event's tier and shard at n positions from at on,
+// none of them set before. One word's store makes it true for each view.
+func (x *Index) claim(at spot, slot *atomic.Uint64, n int) {
+	class := at.class()
+	l := lane(slot.Load())
+	if l.plain() && x.op.shards == 1 && at.pos <= l.reach() && (l.reach() == 0 || l.tier() == x.op.tier) {
+		keep := l & (laneOwn | laneRef)
+		slot.Store(uint64(plainLane(l.id(), x.op.tier, at.pos+n) | keep))
+		x.mark(stepRaise)
+		return
+	}
+	l, s := x.needRows(slot, class)
+	fill(x.row(s, class, x.op.tier, x.op.shard, true), at.pos, at.pos+n)
+	_, one, reach := x.publish(at, l, s)
+	x.collapse(at, slot, one, reach)
+}
+
+// publish stores a holder's figures in a run after its rows have changed.
+func (x *Index) publish(at spot, l lane, s []atomic.Uint64) (empty bool, one Tier, reach int) {
+	shards := int(x.holders[x.lanes[l.id()].holder].shards)
+	was := int(s[sRes].Load())
+	empty, one, reach = x.figures(s, at.class(), shards)
+	if shards > 1 {
+		if exc := uint32(s[sExc].Load()); exc != 0 {
+			s[sRes].Store(uint64(int(s[sRes].Load()) + x.exceptionalResidencies(at, l, s, exc, shards)))
+		}
+		x.lanes[l.id()].residencies += int(s[sRes].Load()) - was
+	}
+	return empty, one, reach
+}
+
+// exceptionalResidencies corrects the number of residencies of a holder with
+// TP shards, which figures counted by position, for positions with lists.
+func (x *Index) exceptionalResidencies(at spot, l lane, s []atomic.Uint64, exc uint32, shards int) int {
+	w, n := x.plane(at.class(), exc), 0
+	for p := 0; p < capOf(at.class()); p++ {
+		if !bit(w, p) {
+			continue
+		}
+		for t := Device; t < NumTiers; t++ {
+			all := true
+			for sh := 0; sh < shards && all; sh++ {
+				r := x.row(s, at.class(), t, uint8(sh), false)
+				all = r != nil && bit(r, p)
+			}
+			if all {
+				n--
+			}
+		}
+		for i := x.supportsOf(l.id(), at.run, p); i != 0; i = x.supports[i].next {
+			v := &x.supports[i]
+			if v.inner || v.shard != 0 {
+				continue
+			}
+			head, all := x.supportsOf(l.id(), at.run, p), true
+			for sh := 1; sh < shards && all; sh++ {
+				all = x.findSupport(head, v.name, v.tier, uint8(sh)) != nil
+			}
+			if all {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// collapse makes a lane plain again when its rows have become a prefix of one
+// tier and no position is exceptional.
+func (x *Index) collapse(at spot, slot *atomic.Uint64, one Tier, reach int) {
+	if one == NumTiers {
+		return
+	}
+	l, class := lane(slot.Load()), at.class()
+	s := x.side(l.ref())
+	if exc := uint32(s[sExc].Load()); exc != 0 {
+		if anyBit(x.plane(class, exc), 0, capOf(class)) {
+			return
+		}
+	}
+	p := plainLane(l.id(), one, reach)
+	if l.own() {
+		slot.Store(uint64(p | laneOwn | lane(l.ref())<<32))
+		x.mark(stepRows)
+		x.freeRows(s, class)
+		return
+	}
+	slot.Store(uint64(p))
+	x.mark(stepRows)
+	at.hd[hVersion].Store(at.hd[hVersion].Load() + version1)
+	x.mark(stepVersion)
+	x.freeSide(l.ref(), class)
+}
+
+// lower clears the bits of (tier, shard) at n positions from at on, all of them
+// set and none exceptional any more: the figure first, then the names nobody
+// needs, then the version.
+func (x *Index) lower(at spot, slot *atomic.Uint64, n int, t Tier, shard uint8) {
+	class, lo, hi := at.class(), at.pos, at.pos+n
+	l := lane(slot.Load())
+	gone := false
+	if l.plain() && hi >= l.reach() {
+		if gone = lo == 0; !gone {
+			slot.Store(uint64(l.withReach(lo)))
+		}
+	} else {
+		var s []atomic.Uint64
+		l, s = x.needRows(slot, class)
+		wipe(x.row(s, class, t, shard, false), lo, hi)
+		empty, one, reach := x.publish(at, l, s)
+		if gone = empty; !gone {
+			x.collapse(at, slot, one, reach)
+		}
+	}
+	if gone {
+		slot.Store(0)
+		at.hd[hMeta].Store(at.hd[hMeta].Load() - metaHolder)
+		x.lanes[l.id()].runs--
+	}
+	x.mark(stepLower)
+	if l.own() {
+		x.forgetOwn(at, slot, l, gone, lo, hi)
+	}
+	x.bury(at, lo, hi)
+	x.settle(at.run)
+	if gone {
+		x.freeSide(l.ref(), class)
+	}
+}
+
+// forgetOwn takes the holder's own names of positions it no longer holds out of
+// the name table.
+func (x *Index) forgetOwn(at spot, slot *atomic.Uint64, l lane, gone bool, lo, hi int) {
+	s, class := x.side(l.ref()), at.class()
+	own := x.ownNames(l.ref(), class)
+	for p := lo; p < hi; p++ {
+		if !x.marked(s, class, sOwn, p) || !gone && x.holds(lane(slot.Load()), class, p, -1) {
+			continue
+		}
+		at.pos = p
+		x.dropOwnName(l.id(), own[p].Load(), at)
+		x.setMark(s, class, sOwn, p, false)
+	}
+}
+
+// bury takes the shared names of positions that nobody holds any more out of
+// the name table. Their contents stay while blocks behind them need the path.
+func (x *Index) bury(at spot, lo, hi int) {
+	dead := &x.dead
+	if !x.uncovered(at.run, at.hd, lo, hi, dead) {
+		return
+	}
+	class := at.class()
+	names := sharedNames(at.hd, class)
+	for p := lo; p < hi; p++ {
+		if dead[p>>6]>>(p&63)&1 != 0 && named(at.hd, class, p) {
+			at.pos = p
+			x.names.remove(names[p].Load(), at.val())
+			setNamed(at.hd, class, p, p+1, false)
+		}
+	}
+}
+
+// holdOne adds n copies of a block of one unit to the holder at a position that
+// exists. Whatever the position was to the holder before, this is right; the
+// span functions are the same for many plain positions at once.
+func (x *Index) holdOne(at spot, block int, n uint32) {
+	name, class := x.op.name(block), at.class()
+	slot := x.laneHere(at)
+	l := lane(slot.Load())
+	v := support{name: name, n: n, tier: x.op.tier, shard: x.op.shard, span: 1}
+	switch {
+	case !x.holds(l, class, at.pos, -1):
+		x.nameKnown(at, slot, block)
+		x.claim(at, slot, 1)
+		x.gained(1)
+		if v.n--; v.n > 0 && x.op.rule == Copies {
+			x.support(at, slot, v)
+		}
+	case !x.exceptional(l, class, at.pos) && x.nameAt(l, at.hd, class, at.pos) == name:
+		if !x.holdsOn(l, class, at.pos, x.op.tier, x.op.shard) {
+			x.claim(at, slot, 1)
+			x.gained(1)
+			v.n--
+		} else {
+			x.op.out.Known++
+		}
+		if v.n > 0 && x.op.rule == Copies {
+			x.support(at, slot, v)
+		}
+	default:
+		x.list(at, slot, v)
+	}
+}
+
+// list adds copies to a position through its support list, and its bit.
+func (x *Index) list(at spot, slot *atomic.Uint64, v support) {
+	id := lane(slot.Load()).id()
+	known := false
+	if head := x.supportsOf(id, at.run, at.pos); head != 0 {
+		known = x.findSupport(head, v.name, v.tier, v.shard) != nil
+	} else if l := lane(slot.Load()); x.holds(l, at.class(), at.pos, -1) {
+		known = x.nameAt(l, at.hd, at.class(), at.pos) == v.name && x.holdsOn(l, at.class(), at.pos, v.tier, v.shard)
+	}
+	x.support(at, slot, v)
+	switch {
+	case v.inner:
+	case known:
+		x.op.out.Known++
+	default:
+		x.gained(1)
+	}
+	l := lane(slot.Load())
+	s := x.side(l.ref())
+	row := x.row(s, at.class(), v.tier, v.shard, true)
+	if !bit(row, at.pos) {
+		setBit(row, at.pos, true)
+	}
+	x.publish(at, l, s)
+}
+
+// gained and lost count residencies; holders with TP shards count in publish.
+func (x *Index) gained(n int) {
+	x.op.out.New += n
+	if x.op.shards == 1 {
+		x.lanes[x.op.lane].residencies += n
+	}
+}
+
+func (x *Index) lost(n int) {
+	x.op.out.Removed += n
+	if x.op.shards == 1 {
+		x.lanes[x.op.lane].residencies -= n
+	}
+}

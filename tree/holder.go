@@ -1,0 +1,409 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+)
+
+// ErrFull says that an index has no id left for one more holder.
+var ErrFull = errors.New("tree: no holder id left")
+
+// holderState is what the writer knows of a holder. A Holder is the index of
+// its state with a generation on top, so that it is never used again.
+type holderState struct {
+	lane   uint32 // its lane id now; 0: dropped
+	gen    uint16
+	rule   Policy
+	shards uint8
+	hidden bool
+}
+
+// laneState is what the writer knows of a lane id. A holder that is cleared
+// goes on under another id; the old one is free when no lane carries it.
+type laneState struct {
+	holder      uint32
+	own         int // names under this id in the name table
+	runs        int // runs with a lane of this id
+	residencies int
+	logHead     uint32 // newest block of the log of runs
+	logged      int    // entries in the log, stale ones included
+	waiting     int
+	waitHead    uint32
+	waitTail    uint32
+}
+
+const (
+	logWords = 16 // next, then 15 words of two runs
+	logRuns  = (logWords - 1) * 2
+)
+
+func (h *holderState) handle(i uint32) Holder { return Holder(uint32(h.gen)<<16 | i) }
+
+// state finds a holder, nil if there is none.
+func (x *Index) state(h Holder) *holderState {
+	i := uint32(h) & 0xffff
+	if int(i) >= len(x.holders) {
+		return nil
+	}
+	s := &x.holders[i]
+	if s.lane == 0 || s.handle(i) != h {
+		return nil
+	}
+	return s
+}
+
+// AddHolder makes a holder. See Writer.
+func (x *Index) AddHolder(p Policy, shards int) (Holder, error) {
+	if shards < 1 || shards > MaxShards {
+		return 0, fmt.Errorf("tree: %d TP shards: a holder has 1 to %d", shards, MaxShards)
+	}
+	x.answerPlea()
+	i := uint32(0)
+	if n := len(x.holdersFree); n > 0 {
+		i = x.holdersFree[n-1]
+	} else if len(x.holders) < 1<<16 {
+		i = uint32(len(x.holders))
+	} else {
+		return 0, ErrFull
+	}
+	id, err := x.newLaneID(i)
+	if err != nil {
+		return 0, err
+	}
+	if int(i) == len(x.holders) {
+		x.holders = append(x.holders, holderState{})
+	} else {
+		x.holdersFree = x.holdersFree[:len(x.holdersFree)-1]
+	}
+	s := &x.holders[i]
+	s.lane, s.gen, s.rule, s.shards, s.hidden = id, s.gen+1, p, uint8(shards), false
+	x.owners[id].Store(uint64(s.handle(i)) << 1)
+	x.mark(stepOwner)
+	x.holdersLive++
+	return s.handle(i), nil
+}
+
+// newLaneID finds an id that no lane carries, finishing deferred work for one
+// if it must.
+func (x *Index) newLaneID(holder uint32) (uint32, error) {
+	id := uint32(0)
+	for {
+		if n := len(x.lanesFree); n > 0 {
+			id = x.lanesFree[n-1]
+			x.lanesFree = x.lanesFree[:n-1]
+			break
+		}
+		if len(x.lanes) < maxLanes {
+			id = uint32(len(x.lanes))
+			x.lanes = append(x.lanes, laneState{})
+			break
+		}
+		if !x.reclaim(1 << 20) {
+			return 0, ErrFull
+		}
+	}
+	x.lanes[id] = laneState{holder: holder}
+	return id, nil
+}
+
+// retire takes a lane id out of all answers, in one store.
+func (x *Index) retire(id uint32) {
+	x.owners[id].Store(0)
+	x.mark(stepOwner)
+	x.epoch.Add(1)
+	x.mark(stepOwner)
+	for x.lanes[id].waiting > 0 {
+		x.dropWaiting(x.lanes[id].waitHead)
+	}
+	x.retired = append(x.retired, id)
+}
+
+// Clear empties a holder. See Writer. Its new id is in no run, so it holds
+// nothing from the moment the old one is retired.
+func (x *Index) Clear(h Holder) {
+	s := x.state(h)
+	if s == nil {
+		return
+	}
+	x.answerPlea()
+	old := s.lane
+	if ls := &x.lanes[old]; ls.runs == 0 && ls.waiting == 0 {
+		return
+	}
+	x.retire(old)
+	id, err := x.newLaneID(uint32(h) & 0xffff)
+	for err != nil { // every id is in use: wait for our own to come free
+		x.reclaim(1 << 20)
+		id, err = x.newLaneID(uint32(h) & 0xffff)
+	}
+	s.lane = id
+	x.publishOwner(h, s)
+}
+
+func (x *Index) publishOwner(h Holder, s *holderState) {
+	w := uint64(h) << 1
+	if s.hidden {
+		w |= 1
+	}
+	x.owners[s.lane].Store(w)
+	x.mark(stepOwner)
+	x.epoch.Add(1)
+	x.mark(stepOwner)
+}
+
+// Drop takes a holder away. See Writer.
+func (x *Index) Drop(h Holder) {
+	s := x.state(h)
+	if s == nil {
+		return
+	}
+	x.answerPlea()
+	x.retire(s.lane)
+	s.lane = 0
+	x.holdersLive--
+	if s.gen < 1<<16-1 { // a holder's number that has used up its generations is given up
+		x.holdersFree = append(x.holdersFree, uint32(h)&0xffff)
+	}
+}
+
+// Hide takes a holder out of all answers. See Writer.
+func (x *Index) Hide(h Holder) { x.setHidden(h, true) }
+
+// Show brings a hidden holder back. See Writer.
+func (x *Index) Show(h Holder) { x.setHidden(h, false) }
+
+func (x *Index) setHidden(h Holder, hidden bool) {
+	if s := x.state(h); s != nil && s.hidden != hidden {
+		x.answerPlea()
+		s.hidden = hidden
+		x.publishOwner(h, s)
+	}
+}
+
+// begin sets up the event of an owner; false, with a reason, if there is none.
+func (x *Index) begin(o Owner) bool {
+	x.answerPlea()
+	x.op = op{}
+	s := x.state(o.Holder)
+	if s == nil || o.Tier >= NumTiers || o.Shard >= s.shards {
+		x.op.out.Reason = BadOwner
+		return false
+	}
+	x.op.lane, x.op.holder, x.op.tier, x.op.shard = s.lane, uint32(o.Holder)&0xffff, o.Tier, o.Shard
+	x.op.shards, x.op.rule = int(s.shards), s.rule
+	if len(x.retired) > 0 {
+		keep := x.op
+		x.reclaim(reclaimPerEvent)
+		x.op = keep
+	}
+	return true
+}
+
+// logRun notes that a lane has come to a run.
+func (x *Index) logRun(id, run uint32) {
+	ls := &x.lanes[id]
+	ls.runs++
+	if ls.logged >= 2*ls.runs+4*logRuns {
+		x.compactLog(id)
+	}
+	x.pushLog(ls, run)
+}
+
+func (x *Index) pushLog(ls *laneState, run uint32) {
+	at := ls.logged % logRuns
+	if at == 0 {
+		ref := x.logs.alloc()
+		x.logs.at(ref)[0].Store(uint64(ls.logHead))
+		ls.logHead = ref
+	}
+	w := &x.logs.at(ls.logHead)[1+at/2]
+	if at%2 == 0 {
+		w.Store(uint64(run))
+	} else {
+		w.Store(w.Load() | uint64(run)<<32)
+	}
+	ls.logged++
+}
+
+// popLog takes the newest entry off a log.
+func (x *Index) popLog(ls *laneState) uint32 {
+	ls.logged--
+	at := ls.logged % logRuns
+	b := x.logs.at(ls.logHead)
+	run := uint32(b[1+at/2].Load() >> (32 * (at % 2)))
+	if at == 0 {
+		next := uint32(b[0].Load())
+		x.logs.release(ls.logHead)
+		ls.logHead = next
+	}
+	return run
+}
+
+// compactLog leaves one entry a run that still has the lane.
+func (x *Index) compactLog(id uint32) {
+	ls := &x.lanes[id]
+	x.logScratch = x.logScratch[:0]
+	for ls.logged > 0 {
+		x.logScratch = append(x.logScratch, x.popLog(ls))
+	}
+	slices.Sort(x.logScratch)
+	x.logScratch = slices.Compact(x.logScratch)
+	for _, run := range x.logScratch {
+		if x.slot(x.run(run), id) != nil {
+			x.pushLog(ls, run)
+		}
+	}
+}
+
+// reclaimPerEvent is how many runs of cleared holders an event takes with it.
+const reclaimPerEvent = 8
+
+// reclaim drops up to n lanes of retired ids and reports whether any was left.
+func (x *Index) reclaim(n int) bool {
+	for len(x.retired) > 0 && n > 0 {
+		id := x.retired[0]
+		ls := &x.lanes[id]
+		for ; ls.logged > 0 && n > 0; n-- {
+			run := x.popLog(ls)
+			at := spot{run: run, hd: x.run(run)}
+			if slot := x.slot(at.hd, id); slot != nil {
+				x.dropLane(at, slot)
+			}
+		}
+		if ls.logged == 0 {
+			x.retired = append(x.retired[:0], x.retired[1:]...)
+			x.lanesFree = append(x.lanesFree, id)
+			n--
+		}
+	}
+	return len(x.retired) > 0
+}
+
+// dropLane takes a holder out of a run altogether.
+func (x *Index) dropLane(at spot, slot *atomic.Uint64) {
+	l, class := lane(slot.Load()), at.class()
+	cnt := count(at.hd[hVersion].Load())
+	if l.ref() != 0 {
+		s := x.side(l.ref())
+		for p := 0; p < cnt; p++ {
+			at.pos = p
+			if x.marked(s, class, sExc, p) {
+				x.dropSupports(at, l)
+			} else if x.isOwn(l, class, p) {
+				x.dropOwnName(l.id(), x.nameAt(l, at.hd, class, p), at)
+			}
+		}
+		x.lanes[l.id()].residencies -= int(s[sRes].Load())
+	}
+	slot.Store(0)
+	at.hd[hMeta].Store(at.hd[hMeta].Load() - metaHolder)
+	x.lanes[l.id()].runs--
+	x.mark(stepLower)
+	at.pos = 0
+	x.bury(at, 0, cnt)
+	x.settle(at.run)
+	x.freeSide(l.ref(), class)
+}
+
+// dropSupports frees the list of a position with the names in it.
+func (x *Index) dropSupports(at spot, l lane) {
+	head := x.supportsOf(l.id(), at.run, at.pos)
+	own := x.isOwn(l, at.class(), at.pos)
+	x.setSupports(l.id(), at.run, at.pos, head, 0)
+	for i := head; i != 0; {
+		v := x.supports[i]
+		if own && !v.inner && !x.supportsName(v.next, v.name, -1) {
+			x.dropOwnName(l.id(), v.name, at)
+		}
+		x.freeSupport(i)
+		i = v.next
+	}
+}
+
+// ClearShard empties one TP shard of a holder. See Writer. The holder is hidden
+// from answers meanwhile.
+func (x *Index) ClearShard(h Holder, shard int) {
+	s := x.state(h)
+	if s == nil || shard < 0 || shard >= int(s.shards) {
+		return
+	}
+	if s.shards == 1 {
+		x.Clear(h)
+		return
+	}
+	x.answerPlea()
+	hidden := s.hidden
+	if !hidden {
+		x.setHidden(h, true)
+	}
+	x.op = op{lane: s.lane, holder: uint32(h) & 0xffff, shard: uint8(shard), shards: int(s.shards), rule: s.rule}
+	ls := &x.lanes[s.lane]
+	for k := ls.waitHead; k != 0; {
+		next := x.waits[k].next
+		if int(x.waits[k].shard) == shard {
+			x.dropWaiting(k)
+		}
+		k = next
+	}
+	x.compactLog(s.lane)
+	runs := slices.Clone(x.logScratch)
+	for _, run := range runs {
+		at := spot{run: run, hd: x.run(run)}
+		for t := Device; t < NumTiers; t++ {
+			slot := x.slot(at.hd, s.lane)
+			if slot == nil {
+				break
+			}
+			x.clearRow(at, slot, t, uint8(shard))
+		}
+	}
+	if !hidden {
+		x.setHidden(h, false)
+	}
+}
+
+// clearRow empties one row of a holder in a run.
+func (x *Index) clearRow(at spot, slot *atomic.Uint64, t Tier, shard uint8) {
+	class := at.class()
+	l := lane(slot.Load())
+	if l.plain() {
+		return
+	}
+	row := x.row(x.side(l.ref()), class, t, shard, false)
+	if row == nil {
+		return
+	}
+	for p := 0; p < capOf(class); p++ {
+		if !bit(row, p) {
+			continue
+		}
+		at.pos = p
+		if x.exceptional(l, class, p) {
+			for {
+				name, ok := x.supportOn(l.id(), at, t, shard)
+				if !ok {
+					break
+				}
+				if _, _, bare := x.unsupport(at, l, name, t, shard, 0); bare {
+					break
+				}
+			}
+		}
+		x.lower(at, slot, 1, t, shard)
+		if lane(slot.Load()).id() != l.id() {
+			return
+		}
+	}
+}
+
+// supportOn is some name that stands behind (tier, shard) at a position.
+func (x *Index) supportOn(id uint32, at spot, t Tier, shard uint8) (uint64, bool) {
+	for i := x.supportsOf(id, at.run, at.pos); i != 0; i = x.supports[i].next {
+		if v := &x.supports[i]; v.tier == t && v.shard == shard {
+			return v.name, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,172 @@
+package tree
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+)
+
+// Options are the settings of an index. The zero value is right.
+type Options struct {
+	// WaitingPerHolder bounds the blocks one holder may have waiting for an
+	// unknown parent; beyond it the oldest are dropped and counted. Default
+	// 65,536.
+	WaitingPerHolder int
+	// Seed fixes the hashing of internal tables, for tests; 0 draws one.
+	Seed uint64
+}
+
+// DefaultWaiting is the default of Options.WaitingPerHolder.
+const DefaultWaiting = 1 << 16
+
+// Index is the index itself: see the package comment.
+type Index struct {
+	// Readers' side: written by the writer alone, read by anyone.
+	runs       [classes]slab
+	cells      [16]slab
+	sides      slab
+	nameArrays [classes]slab
+	links      links
+	owners     []atomic.Uint64 // by lane id: holder, and 1 if hidden; 0: nobody's
+	epoch      atomic.Uint64   // moves whenever owners changes
+
+	retries       atomic.Uint64
+	pleas         atomic.Pointer[plea]
+	pleasAnswered atomic.Uint64
+
+	// The writer's own.
+	planes     [classes - 4]slab
+	logs       slab
+	names      table // name → block
+	exceptions table // (lane, block) → support list
+	siblings   table // (run, offset) → children there beyond the first
+
+	supports     []support
+	supportFree  uint32
+	supportsLive int
+
+	waits       []waiting
+	waitFree    uint32
+	waitSeq     uint64
+	waitLimit   int
+	waitingAll  int
+	waitParents table
+	waitNames   table
+
+	holders     []holderState
+	holdersFree []uint32
+	holdersLive int
+	lanes       []laneState
+	lanesFree   []uint32
+	retired     []uint32
+
+	op         op
+	dead       bitmap
+	seen       []seenName
+	seenStamp  uint32
+	moves      []move
+	path       []spot
+	units      []uint64
+	pair       []uint64
+	work       []uint64
+	waitQueue  []uint32
+	logScratch []uint32
+
+	hook     func(point) // tests: called between two stores of the writer
+	readHook func()      // tests: called within a reader's walk
+}
+
+// point names a place between two stores that readers can tell apart.
+type point uint8
+
+const (
+	stepLink point = iota
+	stepUnlink
+	stepVersion
+	stepCell
+	stepAppend
+	stepRaise
+	stepLower
+	stepRows
+	stepNames
+	stepView
+	stepOwner
+	numPoints
+)
+
+// mark is where tests stop the writer.
+func (x *Index) mark(p point) {
+	if x.hook != nil {
+		x.hook(p)
+	}
+}
+
+// New makes an empty index.
+func New(o Options) *Index {
+	x := &Index{waitLimit: o.WaitingPerHolder}
+	if x.waitLimit <= 0 {
+		x.waitLimit = DefaultWaiting
+	}
+	seed := o.Seed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	for c := range x.runs {
+		x.runs[c].init(strideOf(uint32(c)))
+		x.nameArrays[c].init(capOf(uint32(c)))
+	}
+	for k := range x.cells {
+		x.cells[k].init(8 << k)
+	}
+	for k := range x.planes {
+		x.planes[k].init(1 + 1<<k)
+	}
+	x.sides.init(sideWords)
+	x.logs.init(logWords)
+	x.links.init(mix(seed, 1, 0))
+	for i, t := range []*table{&x.names, &x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
+		t.init(mix(seed, 2, uint64(i)))
+	}
+	x.owners = make([]atomic.Uint64, maxLanes)
+	x.supports = make([]support, 1)
+	x.waits = make([]waiting, 1)
+	x.lanes = make([]laneState, 1)
+	return x
+}
+
+// Step gives back some memory of cleared holders. See Writer.
+func (x *Index) Step() bool {
+	x.answerPlea()
+	return x.reclaim(256)
+}
+
+// Stats describes the index. See Writer.
+func (x *Index) Stats() Stats {
+	s := Stats{
+		Holders: x.holdersLive, Waiting: x.waitingAll, Names: x.names.live, Links: x.links.live,
+		Deferred: len(x.retired), Retries: x.retries.Load(),
+	}
+	for i := range x.holders {
+		if id := x.holders[i].lane; id != 0 {
+			s.Residencies += x.lanes[id].residencies
+		}
+	}
+	add := func(a *slab) { s.Bytes += a.bytes() }
+	for c := range x.runs {
+		s.Runs += x.runs[c].live
+		add(&x.runs[c])
+		add(&x.nameArrays[c])
+	}
+	for k := range x.cells {
+		add(&x.cells[k])
+	}
+	for k := range x.planes {
+		add(&x.planes[k])
+	}
+	add(&x.sides)
+	add(&x.logs)
+	for _, t := range []*table{&x.names, &x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
+		s.Bytes += t.bytes()
+	}
+	s.Bytes += x.links.bytes() + cap(x.supports)*24 + cap(x.waits)*56 + len(x.owners)*8
+	return s
+}

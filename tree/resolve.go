@@ -1,0 +1,147 @@
+package tree
+
+import "sync/atomic"
+
+// spot is a position of a run.
+type spot struct {
+	run uint32
+	pos int
+	hd  []atomic.Uint64
+}
+
+func (x *Index) spotOf(val uint64) spot {
+	run := uint32(val >> 16)
+	return spot{run: run, pos: int(val & 0xffff), hd: x.run(run)}
+}
+
+func (s spot) class() uint32 { return classOf(s.run) }
+
+// val is the spot as a value of the name table.
+func (s spot) val() uint64 { return plainVal | uint64(s.run)<<16 | uint64(s.pos) }
+
+// before is the position in front of s, in the parent run if s is a first one;
+// false at a root.
+func (x *Index) before(s spot) (spot, bool) {
+	if s.pos > 0 {
+		s.pos--
+		return s, true
+	}
+	link := s.hd[hLink].Load()
+	parent := linkParent(link)
+	if isRoot(parent) {
+		return spot{}, false
+	}
+	return spot{run: parent, pos: linkOffset(link) - 1, hd: x.run(parent)}, true
+}
+
+// resolve finds the one block that the current holder's shard holds and calls
+// name. Of all blocks with that name it must be one the holder has: another
+// holder's equal name proves nothing.
+func (x *Index) resolve(name uint64) (spot, bool) {
+	id, shard := x.op.lane, int(x.op.shard)
+	c := x.names.find(name, 0)
+	for v := c.next(); v != 0; v = c.next() {
+		at := x.spotOf(v)
+		slot := x.slot(at.hd, id)
+		if slot == nil {
+			continue
+		}
+		l := lane(slot.Load())
+		if x.holds(l, at.class(), at.pos, shard) && !x.isOwn(l, at.class(), at.pos) {
+			return at, true
+		}
+	}
+	if x.lanes[id].own == 0 {
+		return spot{}, false
+	}
+	c = x.names.find(name, uint64(id))
+	for v := c.next(); v != 0; v = c.next() {
+		at := x.spotOf(v & (1<<tagShift - 1))
+		slot := x.slot(at.hd, id)
+		l := lane(slot.Load())
+		if x.exceptional(l, at.class(), at.pos) {
+			if x.supportsName(x.supportsOf(id, at.run, at.pos), name, shard) {
+				return at, true
+			}
+		} else if x.holds(l, at.class(), at.pos, shard) {
+			return at, true
+		}
+	}
+	return spot{}, false
+}
+
+// maxTwins is how many blocks may share one name in the name table. Beyond it
+// a name is kept under its holder, so that engines that number their blocks
+// from 1 cannot make one long list of it.
+const maxTwins = 4
+
+// nameFresh gives n positions from at on, unnamed so far and held by nobody
+// under a shared name, the names of the event's blocks from block on; a name
+// that too many blocks bear becomes the holder's own.
+func (x *Index) nameFresh(at spot, slot *atomic.Uint64, n, block int) {
+	class := at.class()
+	shared := sharedNames(at.hd, class)
+	var own []atomic.Uint64
+	if l := lane(slot.Load()); l.own() {
+		own = x.ownNames(l.ref(), class)
+	}
+	from := at.pos
+	for i := 0; i < n; i++ {
+		p, name := from+i, x.op.name(block+i)
+		at.pos = p
+		twins := 0
+		c := x.names.find(name, 0)
+		for v := c.next(); v != 0; v = c.next() {
+			twins++
+			x.markTwin(uint32(v >> 16))
+		}
+		if own != nil {
+			own[p].Store(name)
+		}
+		if twins >= maxTwins {
+			var l lane
+			l, own = x.needNames(slot, at.hd, class)
+			own[p].Store(name)
+			x.setMark(x.side(l.ref()), class, sOwn, p, true)
+			x.addOwnName(l.id(), name, at)
+			continue
+		}
+		if twins > 0 {
+			x.markTwin(at.run)
+		}
+		shared[p].Store(name)
+		setNamed(at.hd, class, p, p+1, true)
+		x.names.add(name, at.val())
+	}
+}
+
+// nameKnown gives the holder a name for a position it does not hold yet but
+// that exists: the run's if it is the same, the first one if the run has none,
+// else one of the holder's own.
+func (x *Index) nameKnown(at spot, slot *atomic.Uint64, block int) {
+	class, name := at.class(), x.op.name(block)
+	if !named(at.hd, class, at.pos) {
+		x.nameFresh(at, slot, 1, block)
+		return
+	}
+	l := lane(slot.Load())
+	if sharedNames(at.hd, class)[at.pos].Load() == name {
+		if l.own() {
+			x.ownNames(l.ref(), class)[at.pos].Store(name)
+		}
+		return
+	}
+	l, own := x.needNames(slot, at.hd, class)
+	own[at.pos].Store(name)
+	x.setMark(x.side(l.ref()), class, sOwn, at.pos, true)
+	x.addOwnName(l.id(), name, at)
+}
+
+// markTwin notes that some name in a run is borne by another block too, so that
+// holders who share the run's names must look whether they mean that one.
+func (x *Index) markTwin(run uint32) {
+	hd := x.run(run)
+	if m := metaOf(hd); !m.twin() {
+		hd[hMeta].Store(uint64(m) | metaTwin)
+	}
+}

@@ -1,0 +1,303 @@
+package tree
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// A run is consecutive blocks of one path, contents and names side by side in
+// two arrays. Its id says its size class, so that a reader finds header and
+// body from the id alone.
+//
+//	word  header                                   who writes when
+//	w0    version 48, count 16                     every lowering, trim, unlink: version+1
+//	w1    link: 1, offset 15, parent run 32        at birth and death
+//	w2    main child 32, cell 32                   child at the end; lanes past the third
+//	w3–5  three lanes                              any change of a holder here
+//	w6    child bits 32, named bits 32             caps up to 32; else behind the names
+//	w7    writer's own: children, holders, twin
+//	body  content[cap], name[cap], then for caps from 64 on
+//	      child bits[cap/64], named bits[cap/64]
+const (
+	hVersion = 0
+	hLink    = 1
+	hMain    = 2
+	hLane    = 3
+	hBits    = 6
+	hMeta    = 7
+	hBody    = 8
+
+	inlineLanes = 3
+	classes     = 10
+	maxCap      = 4 << (classes - 1) // 2,048: a reach fits 12 bits
+	maxWords    = maxCap / 64
+
+	rootClass = 15 // the id of a root is one of this class
+	countBits = 16
+	version1  = 1 << countBits // one version
+)
+
+// bitmap is a set of positions of one run.
+type bitmap [maxWords]uint64
+
+func classOf(id uint32) uint32  { return id >> 28 }
+func capOf(class uint32) int    { return 4 << class }
+func rootRun(r Root) uint32     { return rootClass<<28 | uint32(r) }
+func isRoot(id uint32) bool     { return id>>28 == rootClass }
+func wordsOf(class uint32) int  { return max(1, capOf(class)/64) }
+func count(w0 uint64) int       { return int(w0 & (version1 - 1)) }
+func version(w0 uint64) uint64  { return w0 >> countBits }
+func planeOf(class uint32) int  { return max(0, int(class)-4) } // which plane slab
+func mainOf(w2 uint64) uint32   { return uint32(w2 >> 32) }
+func cellOf(w2 uint64) uint32   { return uint32(w2) }
+func strideOf(class uint32) int { return (hBody + 2*capOf(class) + extraWords(class) + 7) &^ 7 }
+
+func extraWords(class uint32) int {
+	if class <= 3 {
+		return 0
+	}
+	return 2 * wordsOf(class)
+}
+
+// makeLink says where a run hangs: behind the first off positions of parent.
+func makeLink(parent uint32, off int) uint64 {
+	return 1<<63 | uint64(off)<<32 | uint64(parent)
+}
+
+func linkParent(link uint64) uint32 { return uint32(link) }
+func linkOffset(link uint64) int    { return int(link >> 32 & 0x7fffffff) }
+
+// run returns header and body of a run.
+func (x *Index) run(id uint32) []atomic.Uint64 {
+	return x.runs[id>>28].at(id & (1<<28 - 1))
+}
+
+// classFor picks the size of a run that shall take n more blocks: up while
+// small or if more than three quarters would be used, else down.
+func classFor(n int) uint32 {
+	if n <= 4 {
+		return 0
+	}
+	up := uint32(bits.Len(uint(n-1))) - 2
+	if up >= classes {
+		return classes - 1
+	}
+	if up > 2 && n*4 <= capOf(up)*3 {
+		return up - 1
+	}
+	return up
+}
+
+// childBit reports whether some run hangs at offset off (1 … cap). Any goroutine.
+func childBit(hd []atomic.Uint64, class uint32, off int) bool {
+	if class <= 3 {
+		return hd[hBits].Load()>>(off-1)&1 != 0
+	}
+	return hd[hBody+2*capOf(class)+(off-1)>>6].Load()>>((off-1)&63)&1 != 0
+}
+
+func setChildBit(hd []atomic.Uint64, class uint32, off int, on bool) {
+	w, b := &hd[hBits], uint64(1)<<(off-1)
+	if class > 3 {
+		w, b = &hd[hBody+2*capOf(class)+(off-1)>>6], 1<<((off-1)&63)
+	}
+	if on {
+		w.Store(w.Load() | b)
+	} else {
+		w.Store(w.Load() &^ b)
+	}
+}
+
+// lastChild is the largest offset at which a run hangs, or 0.
+func lastChild(hd []atomic.Uint64, class uint32) int {
+	if class <= 3 {
+		return bits.Len32(uint32(hd[hBits].Load()))
+	}
+	base := hBody + 2*capOf(class)
+	for i := wordsOf(class) - 1; i >= 0; i-- {
+		if w := hd[base+i].Load(); w != 0 {
+			return i<<6 + bits.Len64(w)
+		}
+	}
+	return 0
+}
+
+// named reports whether the name at a position is a shared one, that is valid
+// and in the name table. The writer's own.
+func named(hd []atomic.Uint64, class uint32, pos int) bool {
+	if class <= 3 {
+		return hd[hBits].Load()>>(32+pos)&1 != 0
+	}
+	return hd[hBody+2*capOf(class)+wordsOf(class)+pos>>6].Load()>>(pos&63)&1 != 0
+}
+
+func setNamed(hd []atomic.Uint64, class uint32, lo, hi int, on bool) {
+	for p := lo; p < hi; {
+		w, at, end := &hd[hBits], 32+p, min(hi, 32)
+		if class > 3 {
+			w, at, end = &hd[hBody+2*capOf(class)+wordsOf(class)+p>>6], p&63, min(hi, (p|63)+1)
+		}
+		m := (^uint64(0) >> (64 - (end - p))) << at
+		if on {
+			w.Store(w.Load() | m)
+		} else {
+			w.Store(w.Load() &^ m)
+		}
+		p = end
+	}
+}
+
+// allNamed reports whether every position of [lo, hi) has a shared name.
+func allNamed(hd []atomic.Uint64, class uint32, lo, hi int) bool {
+	for p := lo; p < hi; {
+		w, at, end := hd[hBits].Load(), 32+p, min(hi, 32)
+		if class > 3 {
+			w, at, end = hd[hBody+2*capOf(class)+wordsOf(class)+p>>6].Load(), p&63, min(hi, (p|63)+1)
+		}
+		m := (^uint64(0) >> (64 - (end - p))) << at
+		if w&m != m {
+			return false
+		}
+		p = end
+	}
+	return true
+}
+
+// meta is the writer's word of a run.
+type meta uint64
+
+func (m meta) children() int { return int(m & 0xffffff) }
+func (m meta) holders() int  { return int(m >> 24 & 0xffff) }
+func (m meta) twin() bool    { return m>>40&1 != 0 }
+
+const (
+	metaChild  = 1
+	metaHolder = 1 << 24
+	metaTwin   = 1 << 40
+)
+
+func metaOf(hd []atomic.Uint64) meta { return meta(hd[hMeta].Load()) }
+
+// contents and sharedNames are the two arrays of a run.
+func contents(hd []atomic.Uint64, class uint32) []atomic.Uint64 {
+	return hd[hBody : hBody+capOf(class)]
+}
+
+func sharedNames(hd []atomic.Uint64, class uint32) []atomic.Uint64 {
+	c := capOf(class)
+	return hd[hBody+c : hBody+2*c]
+}
+
+// newRun makes an unlinked, empty run. Readers cannot reach it yet, but one
+// that remembers the id from an earlier life sees another version.
+func (x *Index) newRun(class uint32) uint32 {
+	s := &x.runs[class]
+	idx := s.alloc()
+	hd := s.at(idx)
+	hd[hVersion].Store((version(hd[hVersion].Load()) + 1) << countBits)
+	hd[hMain].Store(0)
+	for i := 0; i < inlineLanes; i++ {
+		hd[hLane+i].Store(0)
+	}
+	hd[hBits].Store(0)
+	hd[hMeta].Store(0)
+	if n := extraWords(class); n > 0 {
+		b := hBody + 2*capOf(class)
+		for i := b; i < b+n; i++ {
+			hd[i].Store(0)
+		}
+	}
+	return class<<28 | idx
+}
+
+// linkRun hangs run id, which has its first blocks, behind the first off
+// positions of parent: run, then child table, then child bit, so that who sees
+// the later sees the earlier.
+func (x *Index) linkRun(id, parent uint32, off int) {
+	hd := x.run(id)
+	link := makeLink(parent, off)
+	hd[hLink].Store(link)
+	x.mark(stepLink)
+	x.links.add(link, hd[hBody].Load(), id)
+	x.mark(stepLink)
+	if isRoot(parent) {
+		return
+	}
+	ph, class := x.run(parent), classOf(parent)
+	m := metaOf(ph) + metaChild
+	ph[hMeta].Store(uint64(m))
+	if childBit(ph, class, off) {
+		key := uint64(parent)<<16 | uint64(off)
+		c := x.siblings.find(key, 0)
+		if v := c.next(); v != 0 {
+			x.siblings.replace(key, v, v+1)
+		} else {
+			x.siblings.add(key, plainVal|1)
+		}
+	} else {
+		setChildBit(ph, class, off, true)
+	}
+	if w2 := ph[hMain].Load(); mainOf(w2) == 0 && off == count(ph[hVersion].Load()) {
+		ph[hMain].Store(uint64(id)<<32 | uint64(cellOf(w2)))
+	}
+	x.mark(stepLink)
+}
+
+// unlinkRun takes a run without holders and children out of the trie and frees
+// it; returns the parent, which may have lost its reason to be. Child table,
+// link, version, free list: a reader is stopped at one of them.
+func (x *Index) unlinkRun(id uint32) uint32 {
+	hd := x.run(id)
+	link := hd[hLink].Load()
+	parent, off := linkParent(link), linkOffset(link)
+	x.links.remove(link, hd[hBody].Load(), id)
+	x.mark(stepUnlink)
+	if !isRoot(parent) {
+		ph, class := x.run(parent), classOf(parent)
+		if w2 := ph[hMain].Load(); mainOf(w2) == id {
+			ph[hMain].Store(uint64(cellOf(w2)))
+		}
+		key := uint64(parent)<<16 | uint64(off)
+		c := x.siblings.find(key, 0)
+		switch v := c.next(); {
+		case v == 0:
+			setChildBit(ph, class, off, false)
+		case v == plainVal|1:
+			x.siblings.remove(key, v)
+		default:
+			x.siblings.replace(key, v, v-1)
+		}
+		ph[hMeta].Store(uint64(metaOf(ph) - metaChild))
+	}
+	hd[hLink].Store(0)
+	x.mark(stepUnlink)
+	hd[hVersion].Store((version(hd[hVersion].Load()) + 1) << countBits)
+	x.mark(stepUnlink)
+	if cell := cellOf(hd[hMain].Load()); cell != 0 {
+		x.freeCell(cell)
+	}
+	x.runs[classOf(id)].release(id & (1<<28 - 1))
+	return parent
+}
+
+// settle brings a run's count down to what still has a reason: blocks held by
+// someone, or children behind them. It bumps the version whatever happens, so
+// that one store tells readers of the lowering before it and of the trim. Runs
+// without any reason are freed, and their parents looked at.
+func (x *Index) settle(id uint32) {
+	for !isRoot(id) {
+		hd := x.run(id)
+		w0 := hd[hVersion].Load()
+		n := count(w0)
+		if n > 0 {
+			n = min(n, max(lastChild(hd, classOf(id)), x.covered(id, hd)))
+		}
+		hd[hVersion].Store((version(w0)+1)<<countBits | uint64(n))
+		x.mark(stepVersion)
+		m := metaOf(hd)
+		if n > 0 || m.children() > 0 || m.holders() > 0 || hd[hLink].Load() == 0 {
+			return
+		}
+		id = x.unlinkRun(id)
+	}
+}

@@ -1,0 +1,69 @@
+package tree
+
+import "sync/atomic"
+
+// slabWords is how many words a chunk of a slab holds at least, so that even
+// millions of blocks cost the collector a few hundred objects.
+const slabWords = 1 << 15
+
+// slab is an arena of equal cells of atomic words. Its memory is type-stable:
+// a cell once handed out stays a cell of this slab for ever, so a late reader
+// finds words of the right shape and learns from a version that they are not
+// the ones it was looking for. Cell 0 is reserved as nil.
+//
+// The writer allocates and frees; readers call at. A chunk is in the directory
+// before the first id of it is published, so a reader that got an id from a
+// shared word finds its chunk.
+type slab struct {
+	stride uint32 // words a cell
+	shift  uint32 // log2 of cells a chunk
+	dir    atomic.Pointer[[][]atomic.Uint64]
+	next   uint32   // first cell never handed out
+	free   []uint32 // cells given back, last in first out
+	live   int      // cells in use
+}
+
+func (s *slab) init(stride int) {
+	s.stride = uint32(stride)
+	for (stride << (s.shift + 1)) <= slabWords {
+		s.shift++
+	}
+	s.dir.Store(&[][]atomic.Uint64{})
+	s.next = 1
+}
+
+// at returns the words of a cell.
+func (s *slab) at(id uint32) []atomic.Uint64 {
+	c := (*s.dir.Load())[id>>s.shift]
+	o := (id & (1<<s.shift - 1)) * s.stride
+	return c[o : o+s.stride : o+s.stride]
+}
+
+// alloc hands out a cell; its words are those its last user left.
+func (s *slab) alloc() uint32 {
+	s.live++
+	if n := len(s.free); n > 0 {
+		id := s.free[n-1]
+		s.free = s.free[:n-1]
+		return id
+	}
+	id := s.next
+	s.next++
+	old := *s.dir.Load()
+	if int(id>>s.shift) >= len(old) {
+		chunk := make([]atomic.Uint64, int(s.stride)<<s.shift)
+		dir := append(old, chunk) // readers of the old header see no more than it says
+		s.dir.Store(&dir)
+	}
+	return id
+}
+
+func (s *slab) release(id uint32) {
+	s.live--
+	s.free = append(s.free, id)
+}
+
+// bytes is the memory of the slab's chunks.
+func (s *slab) bytes() int {
+	return len(*s.dir.Load())*int(s.stride)<<s.shift*8 + cap(s.free)*4
+}

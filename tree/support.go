@@ -1,0 +1,265 @@
+package tree
+
+import "sync/atomic"
+
+// A position is exceptional for a holder if its residencies are not simply "one
+// copy of the position's name on each tier whose bit is set": several copies,
+// several names for one block, blocks longer than a unit. Then a list says them
+// all: (name, tier, shard) with a number of copies. A bit of a row is set while
+// any entry of the list stands behind it.
+type support struct {
+	name  uint64
+	next  uint32
+	n     uint32 // copies
+	tier  Tier
+	shard uint8
+	span  uint16 // units of the block
+	inner bool   // not the last position of the block
+}
+
+// plainVal is the non-zero bit of table values that carry a small number.
+const plainVal = 1 << 48
+
+func supportKey(run uint32, pos int) uint64 { return uint64(run)<<16 | uint64(pos) }
+
+// supportsOf is the index of a position's first support, 0 if it has none.
+func (x *Index) supportsOf(id, run uint32, pos int) uint32 {
+	c := x.exceptions.find(supportKey(run, pos), uint64(id))
+	return uint32(c.next())
+}
+
+func (x *Index) setSupports(id, run uint32, pos int, old, head uint32) {
+	key, tag := supportKey(run, pos), uint64(id)<<tagShift|plainVal
+	switch {
+	case old == head:
+	case old == 0:
+		x.exceptions.add(key, tag|uint64(head))
+	case head == 0:
+		x.exceptions.remove(key, tag|uint64(old))
+	default:
+		x.exceptions.replace(key, tag|uint64(old), tag|uint64(head))
+	}
+}
+
+func (x *Index) newSupport(v support) uint32 {
+	x.supportsLive++
+	if i := x.supportFree; i != 0 {
+		x.supportFree = x.supports[i].next
+		x.supports[i] = v
+		return i
+	}
+	x.supports = append(x.supports, v)
+	return uint32(len(x.supports) - 1)
+}
+
+func (x *Index) freeSupport(i uint32) {
+	x.supportsLive--
+	x.supports[i] = support{next: x.supportFree}
+	x.supportFree = i
+}
+
+// findSupport returns the support of (name, tier, shard) at a position.
+func (x *Index) findSupport(head uint32, name uint64, t Tier, shard uint8) *support {
+	for i := head; i != 0; i = x.supports[i].next {
+		if s := &x.supports[i]; s.name == name && s.tier == t && s.shard == shard {
+			return s
+		}
+	}
+	return nil
+}
+
+// supportsName reports whether a block of that name ends where the list is, on
+// shard, or on any if negative.
+func (x *Index) supportsName(head uint32, name uint64, shard int) bool {
+	for i := head; i != 0; i = x.supports[i].next {
+		if s := &x.supports[i]; s.name == name && !s.inner && (shard < 0 || int(s.shard) == shard) {
+			return true
+		}
+	}
+	return false
+}
+
+// makeExceptional writes down as a list what the bits of a position say.
+func (x *Index) makeExceptional(at spot, slot *atomic.Uint64) {
+	l, s := x.needRows(slot, at.class())
+	if x.marked(s, at.class(), sExc, at.pos) {
+		return
+	}
+	name, head := x.nameAt(l, at.hd, at.class(), at.pos), uint32(0)
+	pl := &x.planes[planeOf(at.class())]
+	for ref := uint32(s[sRows].Load()); ref != 0; {
+		w := pl.at(ref)
+		h := w[0].Load()
+		if bit(w[1:], at.pos) {
+			head = x.newSupport(support{name: name, next: head, n: 1, tier: rowTier(h), shard: rowShard(h), span: 1})
+		}
+		ref = uint32(h)
+	}
+	x.setSupports(l.id(), at.run, at.pos, 0, head)
+	x.setMark(s, at.class(), sExc, at.pos, true)
+}
+
+// makeOwn moves the holder's name of a held position from the run's shared
+// name to the holder's own.
+func (x *Index) makeOwn(at spot, slot *atomic.Uint64) lane {
+	l, _ := x.needNames(slot, at.hd, at.class())
+	s := x.side(l.ref())
+	if !x.marked(s, at.class(), sOwn, at.pos) {
+		x.setMark(s, at.class(), sOwn, at.pos, true)
+		x.addOwnName(l.id(), x.ownNames(l.ref(), at.class())[at.pos].Load(), at)
+	}
+	return l
+}
+
+func (x *Index) addOwnName(id uint32, name uint64, at spot) {
+	x.names.add(name, uint64(id)<<tagShift|at.val())
+	x.lanes[id].own++
+}
+
+func (x *Index) dropOwnName(id uint32, name uint64, at spot) {
+	if x.names.remove(name, uint64(id)<<tagShift|at.val()) {
+		x.lanes[id].own--
+	}
+}
+
+// support adds n copies of a name to a position the holder holds already, or
+// whose bit the caller sets next. The position becomes exceptional.
+func (x *Index) support(at spot, slot *atomic.Uint64, v support) {
+	x.makeExceptional(at, slot)
+	l := lane(slot.Load())
+	head := x.supportsOf(l.id(), at.run, at.pos)
+	if s := x.findSupport(head, v.name, v.tier, v.shard); s != nil {
+		if x.policy() == Copies {
+			s.n += v.n
+		}
+		return
+	}
+	s := x.side(l.ref())
+	own := x.isOwn(l, at.class(), at.pos)
+	if !own && head != 0 && v.name != x.nameAt(l, at.hd, at.class(), at.pos) {
+		l = x.makeOwn(at, slot)
+		own = true
+	}
+	if !own && (head == 0 || v.inner) {
+		l, _ = x.needNames(slot, at.hd, at.class())
+		s = x.side(l.ref())
+		x.setMark(s, at.class(), sOwn, at.pos, true)
+		own = true
+		if head != 0 {
+			x.addOwnName(l.id(), x.ownNames(l.ref(), at.class())[at.pos].Load(), at)
+		}
+	}
+	if own && !v.inner && !x.supportsName(head, v.name, -1) {
+		x.addOwnName(l.id(), v.name, at)
+	}
+	v.next = head
+	x.setSupports(l.id(), at.run, at.pos, head, x.newSupport(v))
+	if own {
+		x.nameExceptional(at, l)
+	}
+}
+
+// nameExceptional picks the name that readers see at an exceptional position:
+// one that every shard has. Positions inside longer blocks have none, and
+// positions whose shards share no name stop a list of names.
+func (x *Index) nameExceptional(at spot, l lane) {
+	s, class := x.side(l.ref()), at.class()
+	head := x.supportsOf(l.id(), at.run, at.pos)
+	shards := int(x.holders[x.lanes[l.id()].holder].shards)
+	inner, good := true, uint32(0)
+	for i := head; i != 0; i = x.supports[i].next {
+		v := &x.supports[i]
+		if v.inner {
+			continue
+		}
+		inner = false
+		have := 0
+		for sh := 0; sh < shards; sh++ {
+			if x.supportsName(head, v.name, sh) {
+				have++
+			}
+		}
+		if have == shards {
+			good = i
+		}
+	}
+	if good != 0 {
+		x.ownNames(l.ref(), class)[at.pos].Store(x.supports[good].name)
+	}
+	x.setMark(s, class, sMarks, at.pos, inner)
+	x.setNameless(s, class, at.pos, !inner && good == 0)
+}
+
+// unsupport takes n copies of (name, tier, shard) from an exceptional position,
+// all of them if n is 0, and reports how many it took, and whether the bit of
+// (tier, shard) has lost its last support. The name table follows.
+func (x *Index) unsupport(at spot, l lane, name uint64, t Tier, shard uint8, n uint32) (took uint32, ended, bare bool) {
+	head := x.supportsOf(l.id(), at.run, at.pos)
+	v := x.findSupport(head, name, t, shard)
+	if v == nil {
+		return 0, false, false
+	}
+	if n == 0 || n >= v.n {
+		took, ended = v.n, true
+	} else {
+		v.n -= n
+		took = n
+	}
+	if ended {
+		newHead, inner := head, v.inner
+		for i, prev := head, uint32(0); i != 0; prev, i = i, x.supports[i].next {
+			if &x.supports[i] != v {
+				continue
+			}
+			if prev == 0 {
+				newHead = v.next
+			} else {
+				x.supports[prev].next = v.next
+			}
+			x.freeSupport(i)
+			break
+		}
+		x.setSupports(l.id(), at.run, at.pos, head, newHead)
+		head = newHead
+		own := x.isOwn(l, at.class(), at.pos)
+		if own && !inner && !x.supportsName(head, name, -1) {
+			x.dropOwnName(l.id(), name, at)
+		}
+		bare = true
+		for i := head; i != 0; i = x.supports[i].next {
+			if x.supports[i].tier == t && x.supports[i].shard == shard {
+				bare = false
+				break
+			}
+		}
+		if head != 0 && own {
+			x.nameExceptional(at, l)
+		}
+	}
+	x.simplify(at, l, head)
+	return took, ended, bare
+}
+
+// simplify makes a position plain again if its list has become what bits say.
+func (x *Index) simplify(at spot, l lane, head uint32) {
+	s := x.side(l.ref())
+	if head != 0 {
+		name := x.nameAt(l, at.hd, at.class(), at.pos)
+		for i := head; i != 0; i = x.supports[i].next {
+			if v := &x.supports[i]; v.n != 1 || v.span != 1 || v.name != name {
+				return
+			}
+		}
+		x.setSupports(l.id(), at.run, at.pos, head, 0)
+		for i := head; i != 0; {
+			next := x.supports[i].next
+			x.freeSupport(i)
+			i = next
+		}
+	} else {
+		x.setMark(s, at.class(), sOwn, at.pos, false)
+	}
+	x.setMark(s, at.class(), sExc, at.pos, false)
+	x.setMark(s, at.class(), sMarks, at.pos, false)
+	x.setNameless(s, at.class(), at.pos, false)
+}

@@ -1,0 +1,162 @@
+package tree
+
+import "math/bits"
+
+// A table is cut into segments that grow one at a time, so that growth never
+// copies more than a small part of it at once.
+const (
+	tableSegments = 256
+	segmentStart  = 8 // entries of a segment when new
+)
+
+// entry is a key with one value. A value is never zero: zero marks a free place.
+// Its top 15 bits are a tag that is hashed with the key.
+type entry struct{ key, val uint64 }
+
+const tagShift = 49
+
+// table is a multimap of words, the writer's own: no reader ever looks into
+// it. Open addressing with linear probing; a deletion closes the gap behind
+// it, so that there are no tombstones and churn costs nothing later.
+type table struct {
+	seed uint64
+	seg  [tableSegments][]entry
+	used [tableSegments]int32
+	live int
+}
+
+func (t *table) init(seed uint64) { t.seed = seed }
+
+// mix spreads two words over 64 bits. The seed is drawn per process, so that
+// nobody outside can aim at one bucket.
+func mix(seed, a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a^seed, 0x9e3779b97f4a7c15^bits.RotateLeft64(b*0xd6e8feb86659fd93, 32))
+	return hi ^ lo ^ b
+}
+
+func (t *table) hash(key, tag uint64) uint64 { return mix(t.seed, key, tag) }
+
+// cursor walks the values of one key and tag.
+type cursor struct {
+	s   []entry
+	i   uint64
+	key uint64
+	tag uint64
+}
+
+func (t *table) find(key, tag uint64) cursor {
+	h := t.hash(key, tag)
+	return cursor{s: t.seg[h>>56], i: h, key: key, tag: tag}
+}
+
+// next returns the next value, or 0 when there are no more.
+func (c *cursor) next() uint64 {
+	mask := uint64(len(c.s)) - 1
+	if len(c.s) == 0 {
+		return 0
+	}
+	for {
+		e := &c.s[c.i&mask]
+		if e.val == 0 {
+			return 0
+		}
+		c.i++
+		if e.key == c.key && e.val>>tagShift == c.tag {
+			return e.val
+		}
+	}
+}
+
+// add puts in one more value of the key; the tag is the value's top bits.
+func (t *table) add(key, val uint64) {
+	h := t.hash(key, val>>tagShift)
+	n := h >> 56
+	if s := t.seg[n]; (int(t.used[n])+1)*4 > len(s)*3 {
+		t.grow(n)
+	}
+	put(t.seg[n], h, key, val)
+	t.used[n]++
+	t.live++
+}
+
+func put(s []entry, h, key, val uint64) {
+	mask := uint64(len(s)) - 1
+	for s[h&mask].val != 0 {
+		h++
+	}
+	s[h&mask] = entry{key, val}
+}
+
+func (t *table) grow(n uint64) {
+	old := t.seg[n]
+	size := segmentStart
+	if len(old) > 0 {
+		size = len(old) * 2
+	}
+	s := make([]entry, size)
+	for _, e := range old {
+		if e.val != 0 {
+			put(s, t.hash(e.key, e.val>>tagShift), e.key, e.val)
+		}
+	}
+	t.seg[n] = s
+}
+
+// remove takes away one entry with exactly this key and value.
+func (t *table) remove(key, val uint64) bool {
+	h := t.hash(key, val>>tagShift)
+	n := h >> 56
+	s := t.seg[n]
+	if len(s) == 0 {
+		return false
+	}
+	mask := uint64(len(s)) - 1
+	for ; ; h++ {
+		e := s[h&mask]
+		if e.val == 0 {
+			return false
+		}
+		if e.key == key && e.val == val {
+			break
+		}
+	}
+	hole := h & mask
+	for i := hole; ; {
+		i = (i + 1) & mask
+		e := s[i]
+		if e.val == 0 {
+			break
+		}
+		home := t.hash(e.key, e.val>>tagShift) & mask
+		if (i-home)&mask >= (i-hole)&mask { // the hole lies on this entry's way
+			s[hole] = e
+			hole = i
+		}
+	}
+	s[hole] = entry{}
+	t.used[n]--
+	t.live--
+	return true
+}
+
+// replace gives an entry another value with the same tag.
+func (t *table) replace(key, old, val uint64) {
+	h := t.hash(key, old>>tagShift)
+	s := t.seg[h>>56]
+	mask := uint64(len(s)) - 1
+	for ; ; h++ {
+		e := &s[h&mask]
+		if e.key == key && e.val == old {
+			e.val = val
+			return
+		}
+	}
+}
+
+func (t *table) bytes() int {
+	n := 0
+	for i := range t.seg {
+		n += cap(t.seg[i]) * 16
+	}
+	return n
+}
