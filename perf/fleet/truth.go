@@ -114,6 +114,11 @@ func (a *Allowed) Max() int {
 	return 0
 }
 
+// Clone returns a copy that outlives the judge's next call.
+func (a *Allowed) Clone() Allowed {
+	return Allowed{slices.Clone(a.whole), slices.Clone(a.inside), a.Bounds}
+}
+
 func at(set []uint64, i int) uint64 {
 	if i < len(set) {
 		return set[i]
