@@ -1,6 +1,10 @@
 package wire
 
-import "github.com/cairn-kv/cairn/tree/content"
+import (
+	"bytes"
+
+	"github.com/cairn-kv/cairn/tree/content"
+)
 
 // Kind is what an event asks for.
 type Kind uint8
@@ -134,4 +138,6 @@ func (e *Event) Even() bool {
 }
 
 // Remote reports whether the blocks are a remote copy, which is no local hit.
-func (e *Event) Remote() bool { return string(e.Locality) == "REMOTE" }
+func (e *Event) Remote() bool { return bytes.EqualFold(e.Locality, remote) }
+
+var remote = []byte("REMOTE")
