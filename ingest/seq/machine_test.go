@@ -1,0 +1,171 @@
+package seq
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// step is one call and what must come of it.
+type step struct {
+	do  string // live, replay, skip, reset
+	seq uint64
+	Verdict
+	next uint64 // afterwards
+}
+
+func TestMachine(t *testing.T) {
+	const top = Never - 1
+	apply := func(n uint64) step { return step{"live", n, Verdict{Kind: Apply}, n + 1} }
+	for _, c := range []struct {
+		name  string
+		first uint64
+		steps []step
+	}{
+		{"in order from 0", 0, []step{apply(0), apply(1), apply(2)}},
+		{"in order from 1", 1, []step{apply(1), apply(2)}},
+		{"below the start", 1, []step{apply(0), apply(1)}},
+		{"equal to the newest", 0, []step{apply(0), apply(1), {"live", 1, Verdict{Kind: Duplicate}, 2}, apply(2)}},
+		{"first above the start", 0, []step{{"live", 5, Verdict{Gap, 5}, 0}}},
+		{"first above a start of 1", 1, []step{{"live", 2, Verdict{Gap, 1}, 1}}},
+		{"forward step", 0, []step{apply(0), {"live", 4, Verdict{Gap, 3}, 1}}},
+		{"gap repaired by replay", 0, []step{
+			apply(0), {"live", 3, Verdict{Gap, 2}, 1}, {"live", 4, Verdict{Gap, 3}, 1},
+			{"replay", 1, Verdict{Kind: Apply}, 2}, {"replay", 2, Verdict{Kind: Apply}, 3},
+			{"replay", 3, Verdict{Kind: Apply}, 4}, // the replay has what is held, too
+			{"replay", 3, Verdict{Kind: Duplicate}, 4}, {"replay", 4, Verdict{Kind: Apply}, 5},
+			apply(5),
+		}},
+		{"live messages behind a replay are no restart", 0, []step{
+			apply(0), {"live", 2, Verdict{Gap, 1}, 1},
+			{"replay", 1, Verdict{Kind: Apply}, 2}, {"replay", 2, Verdict{Kind: Apply}, 3},
+			{"replay", 3, Verdict{Kind: Apply}, 4}, {"replay", 4, Verdict{Kind: Apply}, 5},
+			{"live", 3, Verdict{Kind: Duplicate}, 5}, {"live", 4, Verdict{Kind: Duplicate}, 5}, apply(5),
+		}},
+		{"replies out of order", 0, []step{
+			{"live", 7, Verdict{Gap, 7}, 0}, {"skip", 5, Verdict{}, 6},
+			{"replay", 6, Verdict{Kind: Apply}, 7}, {"replay", 5, Verdict{Kind: Duplicate}, 7},
+		}},
+		{"replay with a hole", 0, []step{
+			{"live", 3, Verdict{Gap, 3}, 0}, {"replay", 2, Verdict{Gap, 2}, 0}, {"skip", 1, Verdict{}, 2},
+			{"replay", 2, Verdict{Kind: Apply}, 3}, {"replay", 3, Verdict{Kind: Apply}, 4},
+		}},
+		{"restart at 0", 0, []step{apply(0), apply(1), apply(2), {"live", 0, Verdict{Kind: Restart}, 1}, apply(1)}},
+		{"restart above 0", 0, []step{
+			apply(0), apply(1), apply(2), apply(3), {"live", 2, Verdict{Restart, 2}, 0},
+			{"live", 3, Verdict{Gap, 3}, 0},
+		}},
+		{"restart during a gap", 0, []step{apply(0), {"live", 9, Verdict{Gap, 8}, 1}, {"live", 0, Verdict{Kind: Restart}, 1}}},
+		{"restart at the start of 1", 1, []step{apply(1), apply(2), {"live", 1, Verdict{Kind: Restart}, 2}}},
+		{"the end mark", 0, []step{
+			{"live", Never, Verdict{Kind: Refused}, 0}, apply(0),
+			{"live", Never, Verdict{Kind: Refused}, 1}, {"replay", Never, Verdict{Kind: Refused}, 1},
+			{"skip", Never, Verdict{}, 1}, apply(1),
+		}},
+		{"up to the top", 0, []step{
+			{"live", top, Verdict{Gap, top}, 0}, {"skip", top - 1, Verdict{}, top}, {"replay", top, Verdict{Kind: Apply}, Never},
+			{"live", top, Verdict{Kind: Duplicate}, Never}, {"live", 1 << 63, Verdict{Restart, 1 << 63}, 0},
+		}},
+		{"above 2^63 is large, not negative", 0, []step{
+			{"skip", 1<<63 - 1, Verdict{}, 1 << 63}, apply(1 << 63), apply(1<<63 + 1),
+		}},
+		{"skip never moves back", 0, []step{apply(0), apply(1), {"skip", 0, Verdict{}, 2}, apply(2)}},
+		{"reset keeps the start", 1, []step{apply(1), apply(2), {"reset", 0, Verdict{}, 1}, apply(1)}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := Machine{First: c.first}
+			for i, s := range c.steps {
+				var got Verdict
+				switch s.do {
+				case "live":
+					got = m.Observe(s.seq)
+				case "replay":
+					got = m.Replayed(s.seq)
+				case "skip":
+					m.Skip(s.seq)
+				case "reset":
+					m.Reset()
+				}
+				if got != s.Verdict {
+					t.Fatalf("step %d, %s %d: %v, missing %d, want %v, missing %d", i, s.do, s.seq, got.Kind, got.Missing, s.Kind, s.Missing)
+				}
+				if n := m.Next(); n != s.next {
+					t.Fatalf("step %d, %s %d: next %d, want %d", i, s.do, s.seq, n, s.next)
+				}
+			}
+		})
+	}
+}
+
+// TestAgainstModel plays random streams against a model that remembers every
+// number instead of two.
+func TestAgainstModel(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	seen := [NumKinds]int{}
+	for range 2000 {
+		first := rng.Uint64N(2)
+		m := Machine{First: first}
+		dealt := map[uint64]bool{} // by the model
+		var lives []uint64
+		next := func() uint64 {
+			top, any := uint64(0), false
+			for n := range dealt {
+				if !any || n > top {
+					top, any = n, true
+				}
+			}
+			if !any {
+				return first
+			}
+			return top + 1
+		}
+		judge := func(n uint64) Verdict {
+			switch want := next(); {
+			case len(dealt) > 0 && n < want:
+				return Verdict{Kind: Duplicate}
+			case n > want:
+				return Verdict{Gap, n - want}
+			}
+			dealt[n] = true
+			return Verdict{Kind: Apply}
+		}
+		for range 40 {
+			n := rng.Uint64N(12)
+			if rng.IntN(2) == 0 {
+				n = next()
+			}
+			var got, want Verdict
+			switch op := rng.IntN(10); {
+			case op < 6:
+				got = m.Observe(n)
+				if k := len(lives); k > 0 && n < lives[k-1] {
+					clear(dealt)
+					want = judge(n)
+					want.Kind = Restart
+				} else {
+					want = judge(n)
+				}
+				lives = append(lives, n)
+			case op < 9:
+				got, want = m.Replayed(n), judge(n)
+			default:
+				m.Skip(n)
+				dealt[n] = true
+			}
+			if got != want || m.Next() != next() {
+				t.Fatalf("%d: got %v %d, next %d; want %v %d, next %d", n, got.Kind, got.Missing, m.Next(), want.Kind, want.Missing, next())
+			}
+			seen[got.Kind]++
+		}
+	}
+	for k := Apply; k < Refused; k++ {
+		if seen[k] == 0 {
+			t.Errorf("no %v in all these streams", k)
+		}
+	}
+}
+
+func TestKindNames(t *testing.T) {
+	if Gap.String() != "gap" || NumKinds.String() != "invalid" {
+		t.Error(Gap, NumKinds)
+	}
+}
