@@ -1,0 +1,96 @@
+// Package ingest follows publishers: one [Stream] per source, dp rank and TP
+// shard, each a goroutine that connects, reads, judges, decodes and hands over
+// what one engine announces about its cache.
+//
+//	publisher                              Stream.Run (one goroutine)
+//	─────────   ┌───────────────────────────────────────────────────────────────┐
+//	 frames ───▶│ zmtp.Conn.Next     3 frames, 8-byte sequence, topic           │
+//	            │      │                                    └─▶ dropped, counted│
+//	            │ seq.Machine        apply │ gap │ restart │ duplicate │ refused │
+//	            │      │             (1)      (2)    (3)       └─▶ dropped      │
+//	            │ wire.Decoder       event by event                             │
+//	            │      │                └─▶ skipped, rejected: counted          │
+//	            │ rules              domain, rank, group, locality, geometry    │
+//	            │      │                                                        │
+//	            │ content.Append     hashes straight into the record            │
+//	            │      ▼                                                        │
+//	            │ shard.Port         Commit: the whole batch, by one store      │──▶ index
+//	            └───────────────────────────────────────────────────────────────┘
+//
+//	(2) loss for good    what the stream taught is cleared, then the batch is
+//	                     applied: degraded. An engine-local owner: fenced.
+//	(3) new process      cleared, new incarnation, then the batch is applied:
+//	                     exact if it begins at the beginning, else as (2).
+//
+// Clears travel through the port like everything else, so they act between the
+// batch before and the batch behind them.
+//
+// # What a stream decides
+//
+// The rank is the batch's if it states one, else the endpoint's. The domain
+// follows from the event's ownership and the source's [Pool]:
+//
+//	ownership      pool none                pool engine-local or durable
+//	─────────      ─────────                ────────────────────────────
+//	absent         worker                   worker
+//	kvcr           fault: fenced            cache owner; on the device tier
+//	                                        rejected (owner_tier)
+//	another, on a tier other than the device, or a remote copy:  skipped
+//	another        fault: fenced            fault: fenced
+//
+// Remote copies are skipped. A clear that names a medium but no owner is
+// skipped, for it cannot be told what it clears; any other empties one domain
+// of one rank. Only dense groups give prefix residency, and of those only the
+// main group: stores of others are skipped with a reason, and so are their
+// removes. Tokens that are text are not indexed.
+//
+// A store on another tier than the device which does not say which extra keys
+// its blocks have, though its layout could, never changes what a known name
+// means; once the source has shown salts or images it does not introduce
+// unknown names either.
+//
+// The adapter's name seeds every content hash. An adapter that has only a
+// number is known to its own source alone: "id:7@source". The salt seeds the
+// first block of a chain, and only that.
+//
+// # Geometry
+//
+// The unit of a source, what the index steps by, is the block size of its first
+// store with tokens, shared by its streams through [Learned]. A later block
+// size that is a multiple of it spans several units. One that is not makes the
+// unit their common divisor: every stream of the source then empties what it
+// taught and goes on, degraded. Tries are per (unit, look-ahead).
+//
+// # What a stream's word is worth
+//
+//	           first at the start          loss
+//	connecting ──────────────────▶ exact ────────▶ degraded
+//	    │                          ▲ │ ▲              │ ▲
+//	    │ first above the start    │ │ └── restart, ──┘ │
+//	    └──────────────────────────┼─┼──── AllBlocks-   │
+//	                       restart │ │     Cleared      │ first above the start
+//	                               │ ▼                  │
+//	                             fenced ────────────────┘
+//
+//	disconnected lies over exact and degraded, from the end of a connection to
+//	the first message of the next, whose sequence decides what was missed.
+//
+// A state is published before the batch that causes it, together with the
+// position from which it holds: a reader passes [Stream.Status] the position it
+// saw before its walk and learns what its answer is worth. So no answer counts
+// as exact that may have seen an index in which something was missing.
+//
+// Each domain has a state of its own: clearing one makes that one whole. A
+// domain is exact when no rank of it has lost anything since it was last whole.
+//
+// # Concurrency
+//
+// Run is one goroutine and owns the connection, the decoder and the port.
+// Status and Counters may be called by any goroutine; they read atomics, take
+// no lock and allocate nothing. The [Owner] is called on Run's goroutine,
+// rarely: its answers are kept. Ending Run's context ends it; a stream that
+// waits, for the network or for room in the ring, ends as well.
+//
+// From the socket's buffer to the ring nothing is allocated once the buffers
+// have grown to the stream's events.
+package ingest

@@ -1,0 +1,185 @@
+package ingest
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/cairn-kv/cairn/ingest/wire"
+	"github.com/cairn-kv/cairn/tree"
+	"github.com/cairn-kv/cairn/tree/content"
+	"github.com/cairn-kv/cairn/tree/shard"
+)
+
+// hashedAtOnce is how many units are hashed before they are dealt out to the
+// record: few enough to stay in the cache.
+const hashedAtOnce = 64
+
+// maxRoots bounds the (unit, look-ahead) pairs a stream remembers.
+const maxRoots = 8
+
+// root is a trie as the owner named it.
+type root struct {
+	unit, lookahead int
+	root            tree.Root
+}
+
+// store writes a stored event with tokens.
+func (s *Stream) store(ctx context.Context, rank int, d Domain, h shard.Head, ev *wire.Event) error {
+	size := int(ev.BlockSize)
+	unit, err := s.fit(ctx, size)
+	if err != nil {
+		return err
+	}
+	span := size / unit
+	limit := s.port.MaxBlocks(span)
+	if limit == 0 {
+		s.tally.count(skipRecordSize)
+		return nil
+	}
+	rt, ok, err := s.root(ctx, unit, ev.Lookahead)
+	if !ok || err != nil {
+		return err
+	}
+	if at := &s.slots[d][rank]; at.size != size || at.look != ev.Lookahead {
+		at.size, at.look = size, ev.Lookahead
+		s.opt.Owner.Learned(rank, d, size, ev.Lookahead)
+	}
+	if len(ev.Salt) > 0 || len(ev.Keys.Hashes) > 0 {
+		s.learned.setKeyed()
+	}
+
+	keep := h.Tier != tree.Device && ev.KeysHaveSlot && !ev.KeysStated
+	sh := shard.StoreHead{
+		Root:        rt,
+		HasParent:   ev.HasParent && (s.opt.NoPythonRoot || ev.Parent != pythonRoot),
+		Parent:      ev.Parent,
+		Span:        span,
+		KeepMeaning: keep,
+		SkipUnknown: keep && s.learned.Keyed(),
+	}
+	seeds := content.MakeSeedsBytes(s.adapter(ev), ev.Salt)
+	first := seeds.First
+	if sh.HasParent && sh.Parent != 0 {
+		first = seeds.Rest // the salt has been said with block 0
+	}
+
+	for i := 0; i < len(ev.Hashes); {
+		n := min(limit, len(ev.Hashes)-i)
+		words, err := s.port.Store(ctx, h, sh, n)
+		if s.room(err) {
+			words, err = s.port.Store(ctx, h, sh, n)
+		}
+		if err != nil {
+			return err
+		}
+		s.pairs(words, ev, i, unit, span, first, seeds.Rest)
+		i += n
+		first = seeds.Rest
+		sh.HasParent, sh.Parent = true, ev.Hashes[i-1]
+	}
+	s.tally.stored += uint64(len(ev.Hashes))
+	return nil
+}
+
+// pairs fills a record with the blocks from the given one on: names and content
+// hashes.
+func (s *Stream) pairs(words []uint64, ev *wire.Event, block, unit, span int, first, rest uint64) {
+	atOnce := max(1, hashedAtOnce/span)
+	keyed := len(ev.Keys.Hashes) > 0
+	for len(words) > 0 {
+		n := min(atOnce, len(words)/(1+span))
+		from := block * span * unit
+		tokens := ev.Tokens[from : from+n*span*unit+ev.Lookahead]
+		var keys *content.Keys
+		if keyed {
+			keys = s.cutKeys(ev, block, n, span)
+		}
+		s.contents = content.Append(s.contents[:0], tokens, unit, ev.Lookahead, first, rest, keys)
+		first = rest
+		if span == 1 {
+			for i, c := range s.contents {
+				words[2*i] = ev.Hashes[block+i]
+				words[2*i+1] = c
+			}
+		} else {
+			for i := range n {
+				words[i*(1+span)] = ev.Hashes[block+i]
+				copy(words[i*(1+span)+1:(i+1)*(1+span)], s.contents[i*span:])
+			}
+		}
+		words = words[n*(1+span):]
+		block += n
+	}
+}
+
+// cutKeys gives the extra keys of n blocks unit by unit. A block of several
+// units has them in each: which of its units an image touches is not told.
+func (s *Stream) cutKeys(ev *wire.Event, block, n, span int) *content.Keys {
+	s.keys.Reset()
+	for b := block; b < block+n; b++ {
+		var own []uint64
+		if b < len(ev.Keys.Ends) {
+			begin := 0
+			if b > 0 {
+				begin = ev.Keys.Ends[b-1]
+			}
+			own = ev.Keys.Hashes[begin:ev.Keys.Ends[b]]
+		}
+		for range span {
+			s.keys.Hashes = append(s.keys.Hashes, own...)
+			s.keys.Ends = append(s.keys.Ends, len(s.keys.Hashes))
+		}
+	}
+	return &s.keys
+}
+
+// adapter is what names the adapter of an event, empty for the base model.
+func (s *Stream) adapter(ev *wire.Event) []byte {
+	if len(ev.LoraName) > 0 || !ev.HasLoraID || ev.LoraID == 0 {
+		return ev.LoraName
+	}
+	b := append(s.namespace[:0], "id:"...)
+	b = strconv.AppendInt(b, ev.LoraID, 10)
+	b = append(b, '@')
+	s.namespace = append(b, s.opt.Source...)
+	return s.namespace
+}
+
+// fit returns the unit for blocks of a size. If that is not the unit the stream
+// has taught with, what it taught is cleared: names of both units would hang
+// behind each other.
+func (s *Stream) fit(ctx context.Context, size int) (int, error) {
+	unit := s.learned.fit(size)
+	old := s.unit
+	s.unit = unit
+	if old == 0 || old == unit {
+		return unit, nil
+	}
+	s.log.Warn("block sizes have no common unit but a smaller one", "block_size", size, "unit", unit, "was", old, "seq", s.seq)
+	s.lose(CauseGeometry) // never fences: nothing was missed
+	return unit, s.clearAll(ctx)
+}
+
+// root returns the trie of a unit and look-ahead; not ok if the owner refuses,
+// which is counted.
+func (s *Stream) root(ctx context.Context, unit, lookahead int) (r tree.Root, ok bool, err error) {
+	for i := range s.roots {
+		if k := &s.roots[i]; k.unit == unit && k.lookahead == lookahead {
+			return k.root, true, nil
+		}
+	}
+	r, err = s.opt.Owner.Root(unit, lookahead)
+	if err != nil {
+		if !refused(ctx, err) {
+			return 0, false, err
+		}
+		s.setError(err)
+		s.tally.count(skipRefused)
+		return 0, false, nil
+	}
+	if len(s.roots) == maxRoots {
+		s.roots = s.roots[1:]
+	}
+	s.roots = append(s.roots, root{unit, lookahead, r})
+	return r, true, nil
+}

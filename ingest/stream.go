@@ -1,0 +1,280 @@
+package ingest
+
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-kv/cairn/ingest/seq"
+	"github.com/cairn-kv/cairn/ingest/wire"
+	"github.com/cairn-kv/cairn/ingest/zmtp"
+	"github.com/cairn-kv/cairn/tree/content"
+	"github.com/cairn-kv/cairn/tree/shard"
+)
+
+// Stream follows one publisher. See the package comment.
+type Stream struct {
+	opt      Options
+	log      *slog.Logger
+	port     *shard.Port
+	learned  *Learned
+	maxRanks int
+
+	// What any goroutine may read.
+	standings [NumDomains]atomic.Pointer[standing]
+	connected atomic.Bool
+	down      atomic.Int64 // unix ns since when the link is down or unproven; 0: up
+	epoch     atomic.Uint32
+	lastError atomic.Pointer[string]
+	received  atomic.Bool
+	lastSeq   atomic.Uint64
+	message   atomic.Int64 // unix ns
+	heard     atomic.Int64 // unix ns
+	lag       atomic.Int64 // ns
+	counters  counters
+
+	// Run's goroutine alone: the sequence.
+	machine     seq.Machine
+	incarnation uint32
+	fresh       bool // no message of this connection was judged yet
+	warned      bool // that connecting fails was logged
+
+	// What the stream taught.
+	slots  [NumDomains][]slot
+	losses [NumDomains]bool // something was lost since the domain was last begun anew
+	fenced bool
+	unit   int // of the stores so far, 0 before the first
+	roots  []root
+
+	// The batch at hand.
+	decoder   wire.Decoder
+	event     wire.Event
+	seq       uint64
+	clearing  bool              // everything is cleared in front of the batch
+	pieces    bool              // it is longer than the ring, and checked
+	whole     [NumDomains]bool  // to be called exact when it is committed
+	unexact   [NumDomains]State // what answers short of it are worth then
+	tally     tally
+	contents  []uint64
+	keys      content.Keys
+	namespace []byte
+}
+
+// slot is what a stream knows of one rank in one domain.
+type slot struct {
+	shard.Head      // with holder and generation
+	known      bool // the owner was asked
+	lossy      bool // something was lost since the slot was last whole
+	size, look int  // as last told to Owner.Learned
+}
+
+// NewStream makes a stream. Nothing happens before Run.
+func NewStream(o Options) (*Stream, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Stream{
+		opt:      o,
+		log:      o.Logger.With("source", o.Source, "rank", o.Rank, "tp_shard", o.TPShard, "endpoint", o.Endpoint),
+		port:     o.Port,
+		learned:  o.Learned,
+		maxRanks: o.maxRanks(),
+		machine:  seq.Machine{First: o.FirstSeq},
+	}
+	s.decoder.BareMultimodal = o.BareMultimodal
+	s.opt.Transport.Endpoint = o.Endpoint
+	s.opt.Transport.Topics = []string{o.Topic}
+	s.opt.Transport.Heartbeat = func() { s.heard.Store(time.Now().UnixNano()) }
+	for d := range s.standings {
+		s.standings[d].Store(&standing{state: Connecting})
+	}
+	return s, nil
+}
+
+// Port is the stream's port, for Applied and WaitApplied.
+func (s *Stream) Port() *shard.Port { return s.port }
+
+// Run follows the publisher until ctx ends or the port is closed, and returns
+// why; it never returns nil. It may be called once, and closes the port.
+func (s *Stream) Run(ctx context.Context) error {
+	defer s.port.Close()
+	back := s.opt.Backoff
+	longest := back.Max
+	if longest == 0 {
+		longest = zmtp.DefaultBackoffMax
+	}
+	for {
+		start := time.Now()
+		fatal, err := s.session(ctx)
+		if fatal {
+			return err
+		}
+		// A publisher that spoke, or stayed, deserves a quick attempt; one that
+		// accepts and dies at once does not.
+		if !s.fresh || time.Since(start) > longest {
+			back.Reset()
+		}
+		if err := back.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// session is one connection, from Dial to its end. It reports whether the
+// stream is at its end as well.
+func (s *Stream) session(ctx context.Context) (fatal bool, err error) {
+	s.fresh = true
+	conn, err := zmtp.Dial(ctx, s.opt.Transport)
+	if err != nil {
+		if ctx.Err() != nil {
+			return true, context.Cause(ctx)
+		}
+		s.counters.add(countDialErrors, 1)
+		s.setError(err)
+		if !s.warned {
+			s.warned = true
+			s.log.Warn("cannot connect, trying on", "error", err)
+		}
+		return false, err
+	}
+	defer conn.Close()
+	s.counters.add(countConnects, 1)
+	s.warned = false
+	s.heard.Store(time.Now().UnixNano())
+	epoch := s.epoch.Add(1)
+	s.connected.Store(true)
+	s.log.Info("connected", "epoch", epoch)
+	for {
+		m, err := conn.Next()
+		if err != nil {
+			s.connected.Store(false)
+			if ctx.Err() != nil {
+				return true, context.Cause(ctx)
+			}
+			s.linkDown(err)
+			return false, err
+		}
+		if err := s.take(ctx, m.Frames()); err != nil {
+			s.connected.Store(false)
+			s.port.Rollback()
+			if ctx.Err() != nil {
+				err = context.Cause(ctx)
+			}
+			return true, err
+		}
+	}
+}
+
+func (s *Stream) setError(err error) {
+	text := err.Error()
+	s.lastError.Store(&text)
+}
+
+// linkDown notes the end of a connection. What was taught stays: it is the
+// truth of then, and the next connection's first message decides about it.
+func (s *Stream) linkDown(err error) {
+	s.counters.add(countDisconnects, 1)
+	s.setError(err)
+	if s.received.Load() && s.down.Load() == 0 {
+		s.down.Store(time.Now().UnixNano())
+	}
+	s.log.Warn("disconnected", "error", err, "last_seq", s.lastSeq.Load())
+}
+
+// linkProven notes that nothing was missed while the link was down, or that
+// what was missed has been dealt with.
+func (s *Stream) linkProven() {
+	s.fresh = false
+	if s.down.Load() != 0 {
+		s.down.Store(0)
+		s.log.Info("caught up after a disconnect", "seq", s.seq)
+	}
+}
+
+// take judges one message. An error ends the stream.
+func (s *Stream) take(ctx context.Context, frames [][]byte) error {
+	s.counters.add(countMessages, 1)
+	switch {
+	case len(frames) != 3:
+		s.counters.add(dropFrameCount, 1)
+		return nil
+	case len(frames[1]) != 8:
+		s.counters.add(dropSequenceSize, 1)
+		return nil
+	case !s.wanted(frames[0]):
+		s.counters.add(dropTopic, 1)
+		return nil
+	}
+	now := time.Now()
+	s.message.Store(now.UnixNano())
+	s.heard.Store(now.UnixNano())
+	s.counters.add(countBytes, uint64(len(frames[2])))
+	return s.judge(ctx, now, binary.BigEndian.Uint64(frames[1]), frames[2])
+}
+
+// wanted compares a topic: the publisher filters by prefix alone.
+func (s *Stream) wanted(topic []byte) bool {
+	want := s.opt.Topic
+	if s.opt.TopicPrefix {
+		return len(topic) >= len(want) && string(topic[:len(want)]) == want
+	}
+	return want == "" || string(topic) == want
+}
+
+// judge decides by its sequence what a message means.
+func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []byte) error {
+	first := !s.received.Load()
+	v := s.machine.Observe(n)
+	// A process that restarts and gets no further than its first batch sends
+	// the sequence its predecessor sent. On a new connection that is no
+	// duplicate, for publishers do not send twice.
+	if v.Kind == seq.Duplicate && s.fresh && n <= s.opt.FirstSeq {
+		v.Kind = seq.Restart
+	}
+	switch v.Kind {
+	case seq.Refused:
+		s.counters.add(dropEndMarker, 1)
+		return nil
+	case seq.Duplicate:
+		s.counters.add(dropDuplicate, 1)
+		s.linkProven()
+		return nil
+	}
+	if v.Missing > 0 {
+		s.machine.Skip(n) // no repair yet: what is missing is given up
+		s.counters.add(countGaps, 1)
+		s.counters.add(countMissing, v.Missing)
+	}
+	s.seq = n
+	s.lastSeq.Store(n)
+	s.received.Store(true)
+	switch {
+	case v.Kind == seq.Restart:
+		if err := s.restart(ctx, v.Missing > 0); err != nil {
+			return err
+		}
+	case s.fenced:
+	case v.Kind == seq.Gap && first:
+		s.lateJoin()
+	case v.Kind == seq.Gap:
+		s.log.Warn("batches are missing", "seq", n, "missing", v.Missing)
+		if s.lose(CauseGap) {
+			return s.fence(ctx, CauseGap)
+		}
+	case first:
+		for d := range s.whole {
+			s.whole[d], s.unexact[d] = true, Connecting
+		}
+	}
+	s.linkProven()
+	if s.fenced {
+		s.counters.add(dropFenced, 1)
+		return s.port.Commit(n)
+	}
+	return s.apply(ctx, now, payload)
+}
