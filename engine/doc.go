@@ -1,0 +1,63 @@
+// Package engine is cairn as a library: it follows the event streams of LLM
+// servers, knows which server holds which leading blocks of a prompt, and says
+// so without a lock.
+//
+//	e, err := engine.Open(engine.Options{})
+//	if err != nil {
+//		return err
+//	}
+//	defer e.Close(context.Background())
+//	err = e.AddSource(ctx, engine.Source{ID: "w1", Model: "m", Endpoint: "tcp://10.0.0.1:5557"})
+//	if err != nil {
+//		return err
+//	}
+//	var a engine.Answer // reused: a warm Match allocates nothing
+//	if err := e.Match(&engine.Query{Model: "m", Tokens: prompt}, &a); err != nil {
+//		return err
+//	}
+//	for _, h := range a.Holders { // deepest first
+//		fmt.Println(h.Source, h.Rank, h.Domain, h.Tokens.Any, h.Freshness.State)
+//	}
+//
+// # The way of the data
+//
+//	publishers            streams                shards                     callers
+//	──────────            ───────                ──────                     ───────
+//	w1 rank 0  ──tcp──▶ ingest.Stream ─ ring ─┐
+//	w1 rank 1  ──tcp──▶ ingest.Stream ─ ring ─┼▶ writer ─▶ index ◀── reader ── Match
+//	w2 TP 0    ──tcp──▶ ingest.Stream ─ ring ─┤    ▲          ▲                Hint
+//	w2 TP 1    ──tcp──▶ ingest.Stream ─ ring ─┘    │          │                 │
+//	                                            control     view ◀── pinned ────┘
+//	AddSource, RemoveSource ───────────────────────┘          ▲
+//	      └── publish: models, tries, holders ────────────────┘
+//
+// A stream decodes one publisher's batches and hashes their content; the
+// shard's writer applies them; a query hashes the prompt once per way its
+// model's sources cut it, and walks the index. What a query needs beside the
+// index stands in one immutable view, replaced as a whole.
+//
+// # Words
+//
+// A source is what is configured: a worker with all its dp ranks and TP
+// shards. A holder is what an answer names: a dp rank of a source in the worker
+// domain (the framework's own cache) or in the cache-owner domain (the pool of
+// the cache library beside it, for protocols with owned residency). The two
+// evict independently and are never mixed. Depths are leading tokens; a block
+// behind a hole does not count.
+//
+// # What an answer is worth
+//
+// Every holder's answer has a Freshness: the state, the sequence that was
+// visible before the walk and the one after it. The depths equal the truth at
+// some sequence in between. Holders whose depths are withheld stand in
+// Answer.Flagged with the reason. See State.
+//
+// # Concurrency
+//
+// All methods may be called from any goroutine. Match and Hint take no lock,
+// touch no map and no channel, never wait for a writer, and allocate nothing
+// once their buffers have grown; an Answer or HintAnswer serves one goroutine
+// at a time. AddSource, RemoveSource and Close wait for writers or streams and
+// are bounded by their context. Every goroutine the engine starts ends with
+// RemoveSource or Close.
+package engine

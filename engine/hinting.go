@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/cairn-kv/cairn/engine/hint"
+	"github.com/cairn-kv/cairn/ingest"
+	"github.com/cairn-kv/cairn/tree"
+)
+
+// Hint decides, for a request that was routed to t, whether a peer holds more
+// of its prompt, and puts the kv.fetch message or the reason for none into h,
+// whose buffers are reused: a warm call allocates nothing. It takes no lock
+// and may be called from any goroutine as long as each has a HintAnswer of its
+// own.
+//
+// A hint is advice, not a promise: a source that is fenced or evicts after the
+// decision is not retracted. Errors are those of Match; an unknown target is
+// the reason target_incapable.
+func (e *Engine) Hint(q *Query, t Target, h *HintAnswer) error {
+	h.reset()
+	k, m, err := e.ask(q)
+	if err != nil {
+		return err
+	}
+	h.Revision = k.revision
+	k.hint(e, m, q, t, h)
+	e.queriers.put(k)
+	e.stats.hints[h.Reason].Add(1)
+	e.stats.details[h.Detail].Add(1)
+	return nil
+}
+
+func (h *HintAnswer) reset() {
+	*h = HintAnswer{JSON: h.JSON[:0], Names: h.Names[:0]}
+}
+
+// hint lays the candidates out, decides, and fetches the names.
+func (k *querier) hint(e *Engine, m *modelView, q *Query, t Target, h *HintAnswer) {
+	now := time.Now()
+	call := hint.Call{
+		Admitted: !t.QueryOnly,
+		Capable:  m.capable,
+		Local:    true, // we hold the events ourselves; a replica would not
+		Length:   q.length(),
+		Target:   hint.Target{Place: hint.Place{Source: t.Source, Rank: t.Rank}},
+	}
+	size := 0 // the target's block size
+	if s := m.source(t.Source); s != nil && s.hasRank(t.Rank) {
+		call.Target.Role = s.role
+	}
+	k.cands = k.cands[:0]
+	for i := range k.found {
+		f := &k.found[i]
+		hd := m.holders[f.holder]
+		c := hd.candidate
+		c.Depth = f.tokens[hd.hintView()]
+		if !k.visible(e, m, int(f.holder), now) {
+			c.Depth = 0 // what is withheld is not held
+		}
+		c.Hidden = !k.mayServe(e, m, int(f.holder))
+		if c.Place == call.Target.Place {
+			size = max(size, hd.blockSize())
+		}
+		k.cands = append(k.cands, c)
+	}
+	call.Candidates = k.cands
+	d := hint.Decide(&call)
+	h.Reason, h.Detail, h.ThresholdTokens = d.Reason, d.Detail, d.Threshold
+	if d.Best < 0 {
+		h.Threshold = blocks(d.Threshold, size)
+		return
+	}
+	f := &k.found[d.Best]
+	hd := m.holders[f.holder]
+	size = hd.blockSize()
+	h.Threshold = blocks(d.Threshold, size)
+	h.Best = Place{Source: hd.src.spec.ID, Rank: hd.rank, Domain: hd.domain,
+		Depth: blocks(d.Depth, size), Tokens: d.Depth, BlockSize: size}
+	h.Applied = hd.feeds[0].applied().Seq
+	for _, fd := range hd.feeds[1:] {
+		h.Applied = min(h.Applied, fd.applied().Seq)
+	}
+	if d.Reason != hint.Hinted {
+		return
+	}
+	k.name(m, f, hd, h)
+	if h.Best.Tokens <= d.Threshold {
+		// The index gave fewer names than the depth promised, and what is left
+		// is no gain for the target.
+		h.Reason, h.Best, h.Names = hint.NoLongerSource, Place{}, h.Names[:0]
+		return
+	}
+	h.Endpoint = hd.candidate.Endpoint
+	h.JSON = hint.AppendFetch(h.JSON, t.MessageID, h.Endpoint, h.Names)
+}
+
+// name fetches the source's block names, and cuts the depth to what came.
+func (k *querier) name(m *modelView, f *finding, hd *holder, h *HintAnswer) {
+	w := m.walks[f.walk]
+	r := k.readers[w.shard]
+	if k.last(m, w.shard) != int(f.walk) {
+		r.Match(w.root, k.hashes[w.unit]) // names belong to a reader's last walk
+	}
+	unit := m.units[w.unit].unit
+	h.Names = r.Names(h.Names, hd.id, hd.hintView(), int(f.units))
+	// A name covers a block of the source, which is at least one unit; of mixed
+	// sizes only that much is certain.
+	size := unit
+	if hd.uniform() {
+		size = max(unit, h.Best.BlockSize)
+	}
+	h.Best.Tokens = min(h.Best.Tokens, len(h.Names)*size)
+	h.Best.Depth = blocks(h.Best.Tokens, h.Best.BlockSize)
+}
+
+// last returns the walk that a shard's reader made last in this query.
+func (k *querier) last(m *modelView, shard int) int {
+	last := -1
+	for i, w := range m.walks {
+		if w.shard == shard && len(k.hashes[w.unit]) > 0 {
+			last = i
+		}
+	}
+	return last
+}
+
+// hintView is the view that counts for hints: the framework's fast tiers for a
+// worker; for a cache owner the host alone, and contiguous there.
+func (h *holder) hintView() tree.View {
+	if h.domain == hint.CacheOwner {
+		return tree.ViewHost
+	}
+	return tree.ViewDeviceHost
+}
+
+// mayServe reports whether the freshness of holder i lets it be a source.
+func (k *querier) mayServe(e *Engine, m *modelView, i int) bool {
+	h := m.holders[i]
+	for j, fd := range h.feeds {
+		switch fd.status(h.domain, k.before[int(m.first[i])+j]).State {
+		case ingest.Exact:
+		case ingest.Degraded:
+			if !e.opt.AllowDegradedHints {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func blocks(tokens, size int) int {
+	if size < 1 {
+		return 0
+	}
+	return tokens / size
+}

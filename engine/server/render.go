@@ -1,0 +1,265 @@
+package server
+
+import (
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cairn-kv/cairn/engine"
+)
+
+// The answers are written by hand, so that integers are exact, the order of
+// the fields is fixed and a warm request allocates next to nothing.
+
+// appendString appends s as a JSON string; bad UTF-8 becomes U+FFFD.
+func appendString(b []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		switch {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ':
+			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		case c < utf8.RuneSelf:
+			b = append(b, c)
+		default:
+			r, n := utf8.DecodeRuneInString(s[i:])
+			b = utf8.AppendRune(b, r)
+			i += n
+			continue
+		}
+		i++
+	}
+	return append(b, '"')
+}
+
+func appendInt(b []byte, key string, v int) []byte {
+	return strconv.AppendInt(append(b, key...), int64(v), 10)
+}
+
+func appendUint(b []byte, key string, v uint64) []byte {
+	return strconv.AppendUint(append(b, key...), v, 10)
+}
+
+func appendText(b []byte, key, v string) []byte {
+	return appendString(append(b, key...), v)
+}
+
+func appendFlag(b []byte, key string, v bool) []byte {
+	return strconv.AppendBool(append(b, key...), v)
+}
+
+func millis(d time.Duration) int { return int(d / time.Millisecond) }
+
+func appendAnswer(b []byte, a *engine.Answer) []byte {
+	b = appendInt(b, `{"tokens":`, a.Tokens)
+	b = append(b, `,"holders":[`...)
+	for i := range a.Holders {
+		b = appendHolder(comma(b, i), &a.Holders[i], true)
+	}
+	b = append(b, ']')
+	if len(a.Flagged) > 0 {
+		b = append(b, `,"flagged":[`...)
+		for i := range a.Flagged {
+			b = appendHolder(comma(b, i), &a.Flagged[i], false)
+		}
+		b = append(b, ']')
+	}
+	return append(b, '}')
+}
+
+func comma(b []byte, i int) []byte {
+	if i > 0 {
+		return append(b, ',')
+	}
+	return b
+}
+
+func appendHolder(b []byte, h *engine.HolderAnswer, depths bool) []byte {
+	b = appendText(b, `{"source":`, h.Source)
+	b = appendInt(b, `,"rank":`, h.Rank)
+	b = appendText(b, `,"domain":`, h.Domain.String())
+	b = appendInt(b, `,"block_size":`, h.BlockSize)
+	if depths {
+		b = appendInt(b, `,"tokens":{"device":`, h.Tokens.Device)
+		b = appendInt(b, `,"host":`, h.Tokens.Host)
+		b = appendInt(b, `,"any":`, h.Tokens.Any)
+		b = appendInt(b, `,"host_extension":`, h.Tokens.HostExtension)
+		b = append(b, '}')
+	}
+	b = append(b, `,"freshness":`...)
+	return append(appendFreshness(b, &h.Freshness), '}')
+}
+
+func appendFreshness(b []byte, f *engine.Freshness) []byte {
+	b = appendText(b, `{"state":`, f.State.String())
+	b = appendUint(b, `,"seq":`, f.Seq)
+	b = appendUint(b, `,"applied":[`, f.Applied[0])
+	b = appendUint(b, `,`, f.Applied[1])
+	b = appendInt(b, `],"lag_ms":`, millis(f.Lag))
+	b = appendInt(b, `,"age_ms":`, millis(f.Age))
+	b = appendUint(b, `,"epoch":`, uint64(f.Epoch))
+	if f.Silent {
+		b = append(b, `,"silent":true`...)
+	}
+	if f.Hidden {
+		b = append(b, `,"hidden":true`...)
+	}
+	if len(f.Streams) > 1 {
+		b = append(b, `,"streams":[`...)
+		for i := range f.Streams {
+			s := &f.Streams[i]
+			b = appendUint(comma(b, i), `{"seq":`, s.Seq)
+			b = appendUint(b, `,"applied":[`, s.Applied[0])
+			b = appendUint(b, `,`, s.Applied[1])
+			b = appendUint(b, `],"incarnation":[`, uint64(s.Incarnation[0]))
+			b = appendUint(b, `,`, uint64(s.Incarnation[1]))
+			b = append(b, "]}"...)
+		}
+		b = append(b, ']')
+	}
+	return append(b, '}')
+}
+
+func appendHint(b []byte, h *engine.HintAnswer) []byte {
+	if len(h.JSON) > 0 {
+		b = append(b, `{"hint":`...)
+		b = append(b, h.JSON...)
+		b = append(b, `,"source":`...)
+		b = append(appendPlace(b, &h.Best), '}')
+		b = appendInt(b, `,"depth":`, h.Best.Depth)
+		b = appendInt(b, `,"threshold":`, h.Threshold)
+		b = appendInt(b, `,"block_size":`, h.Best.BlockSize)
+		b = appendUint(b, `,"applied":`, h.Applied)
+		b = appendUint(b, `,"revision":`, h.Revision)
+		return append(b, '}')
+	}
+	b = appendText(b, `{"reason":`, h.Reason.String())
+	if d := h.Detail.String(); d != "" {
+		b = appendText(b, `,"detail":`, d)
+	}
+	if h.Best.Source != "" {
+		b = appendPlace(append(b, `,"best":`...), &h.Best)
+		b = appendInt(b, `,"depth":`, h.Best.Depth)
+		b = append(b, '}')
+	}
+	return append(b, '}')
+}
+
+// appendPlace leaves the object open for what the caller adds.
+func appendPlace(b []byte, p *engine.Place) []byte {
+	b = appendText(b, `{"source":`, p.Source)
+	b = appendInt(b, `,"rank":`, p.Rank)
+	return appendText(b, `,"domain":`, p.Domain.String())
+}
+
+func appendOwners(b []byte, all []engine.OwnerStatus) []byte {
+	b = append(b, '[')
+	for i := range all {
+		o := &all[i]
+		b = appendText(comma(b, i), `{"source":`, o.Source)
+		b = appendInt(b, `,"rank":`, o.Rank)
+		b = appendText(b, `,"domain":`, o.Domain.String())
+		b = appendText(b, `,"model":`, o.Model)
+		b = appendInt(b, `,"block_size":`, o.BlockSize)
+		if o.WorkerType != "" {
+			b = appendText(b, `,"worker_type":`, o.WorkerType)
+		}
+		if o.Endpoint != "" {
+			b = appendText(b, `,"endpoint":`, o.Endpoint)
+		}
+		if o.AttachedTo != "" {
+			b = appendText(b, `,"attached_to":`, o.AttachedTo)
+		}
+		if o.StateAgent {
+			b = append(b, `,"state_agent":true`...)
+		}
+		b = append(b, `,"freshness":`...)
+		b = append(appendFreshness(b, &o.Freshness), '}')
+	}
+	return append(b, ']')
+}
+
+func appendSources(b []byte, all []engine.SourceStatus) []byte {
+	b = append(b, '[')
+	for i := range all {
+		s := &all[i]
+		b = appendText(comma(b, i), `{"id":`, s.ID)
+		b = appendText(b, `,"model":`, s.Model)
+		b = appendText(b, `,"protocol":`, s.Protocol)
+		b = appendText(b, `,"policy":`, s.Policy)
+		b = appendInt(b, `,"shard":`, s.Shard)
+		if s.WorkerType != "" {
+			b = appendText(b, `,"worker_type":`, s.WorkerType)
+		}
+		b = appendText(b, `,"state":`, s.State.String())
+		b = appendInts(append(b, `,"block_sizes":`...), s.BlockSizes)
+		b = appendInts(append(b, `,"lookahead":`...), s.Lookahead)
+		b = append(b, `,"streams":[`...)
+		for j := range s.Streams {
+			b = appendStream(comma(b, j), &s.Streams[j])
+		}
+		b = append(b, "]}"...)
+	}
+	return append(b, ']')
+}
+
+func appendInts(b []byte, v []int) []byte {
+	b = append(b, '[')
+	for i, n := range v {
+		b = strconv.AppendInt(comma(b, i), int64(n), 10)
+	}
+	return append(b, ']')
+}
+
+func appendStream(b []byte, s *engine.StreamStatus) []byte {
+	b = appendInt(b, `{"rank":`, s.Rank)
+	b = appendInt(b, `,"tp_shard":`, s.TPShard)
+	b = appendText(b, `,"endpoint":`, s.Endpoint)
+	b = appendText(b, `,"state":`, s.State.String())
+	b = appendFlag(b, `,"connected":`, s.Connected)
+	b = appendFlag(b, `,"silent":`, s.Silent)
+	b = append(b, `,"seq":`...)
+	b = appendMaybe(b, s.Seq, s.Received)
+	b = append(b, `,"applied":`...)
+	b = appendMaybe(b, s.Applied, s.Visible)
+	b = appendUint(b, `,"incarnation":`, uint64(s.Incarnation))
+	b = appendUint(b, `,"epoch":`, uint64(s.Epoch))
+	b = appendInt(b, `,"age_ms":`, millis(s.Age))
+	if s.LastError != "" {
+		b = appendText(b, `,"last_error":`, s.LastError)
+	}
+	b = append(b, `,"counters":{`...)
+	n := 0
+	for _, c := range s.Counters {
+		if c.Value == 0 {
+			continue
+		}
+		name := c.Name
+		if c.Reason != "" {
+			name += "." + c.Reason
+		}
+		b = appendString(comma(b, n), name)
+		b = appendUint(b, ":", c.Value)
+		n++
+	}
+	return append(b, "}}"...)
+}
+
+func appendMaybe(b []byte, v uint64, ok bool) []byte {
+	if !ok {
+		return append(b, "null"...)
+	}
+	return strconv.AppendUint(b, v, 10)
+}
+
+func appendError(b []byte, e *apiError) []byte {
+	b = appendText(b, `{"error":`, e.text)
+	b = appendText(b, `,"code":`, e.code)
+	if e.field != "" {
+		b = appendText(b, `,"field":`, e.field)
+	}
+	return append(b, '}')
+}

@@ -1,0 +1,264 @@
+package engine
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/cairn-kv/cairn/engine/hint"
+	"github.com/cairn-kv/cairn/tree"
+)
+
+// Ingress protocols: what a source's word covers.
+const (
+	// FrameworkV1 is a plain engine stream: the framework's own cache, no
+	// residency of a cache library. The default.
+	FrameworkV1 = "framework_v1"
+	// VLLMResidencyV1 adds a cache owner whose pool outlives the engine.
+	VLLMResidencyV1 = "vllm_residency_v1"
+	// HiCacheV1 adds a cache owner whose pool dies with the engine.
+	HiCacheV1 = "sglang_hicache_v1"
+	// hiCacheV1Alt is the other spelling that is met in the wild.
+	hiCacheV1Alt = "sglang_hi_cache_v1"
+)
+
+const protocols = FrameworkV1 + ", " + VLLMResidencyV1 + ", " + HiCacheV1
+
+// Source describes one source: a worker with all its dp ranks, tiers and TP
+// shards, and the cache owner beside it if its protocol has one.
+type Source struct {
+	// ID names the source in answers. Required, unique in the engine, at most
+	// 256 bytes, no control characters. It is the worker id of the tie rule:
+	// decimal ids are ordered by value.
+	ID string
+	// Model is what queries ask for. Required; it is not on the wire.
+	Model string
+
+	// Endpoint is where the publisher of rank 0 listens: tcp://host:port or
+	// ipc://path. Rank r listens on port + r. Exclusive with Shards.
+	Endpoint string
+	// Shards lists the endpoints of the TP shards, one stream each, in shard
+	// order (at most tree.MaxShards). A block is present while every shard
+	// holds it. Rank r of each listens on its port + r.
+	Shards []string
+	// Replay is the endpoint of the replay socket of rank 0; rank r's is on
+	// port + r. It is checked now and asked once repair exists: until then a
+	// loss empties the source, which goes on degraded.
+	Replay string
+	// Ranks is the number of data parallel ranks with a publisher of their
+	// own, 1 … Options.MaxRanks. 0 means 1.
+	Ranks int
+	// Topic is the ZeroMQ subscription, compared with frame 0 for equality
+	// unless it is empty, which accepts every topic.
+	Topic string
+
+	// Protocol is one of the ingress protocols above; empty means FrameworkV1.
+	// The two with owned residency declare a cache owner and put the worker
+	// into state-agent mode: its framework blocks are never offered in a hint.
+	Protocol string
+	// Policy says what repeated stores mean for the worker domain. The
+	// cache-owner domain is always a set.
+	Policy tree.Policy
+	// MainGroup is the KV-cache group whose blocks count as the prefix.
+	MainGroup int
+	// FirstSeq is the sequence a publisher starts at: 0 for engines, 1 for a
+	// Mooncake master and the llm-d file-system backend.
+	FirstSeq uint64
+	// NoPythonRoot takes the constant hash(()) for an ordinary parent. SGLang
+	// 0.4.6 – 0.4.10 names the root by it instead of nil, and without this flag
+	// it means the root.
+	NoPythonRoot bool
+	// BareMM: bare strings among a block's extra keys are multimodal
+	// identifiers whatever their form.
+	BareMM bool
+
+	// Hint declares that this source takes part in peer-fetch hints. Nil: it
+	// is neither a target nor a source of hints.
+	Hint *HintConfig
+}
+
+// HintConfig is what a worker publishes about its part in hints.
+type HintConfig struct {
+	// WorkerType is aggregated (or agg), prefill or decode. Required: hints
+	// pass between equal types only.
+	WorkerType string
+	// Endpoint is the control endpoint of rank 0, tcp://host:port, as peers
+	// dial it (loopback is allowed, a wildcard is not). Empty: the source can
+	// be a target, never a source.
+	Endpoint string
+	// Stride is the number of ports between two ranks' endpoints. 0 means 1;
+	// engines with DP attention use tp_size / dp_size.
+	Stride int
+}
+
+// FieldError says which field of a source or an option cannot be used, with
+// the value it had and what would be right.
+type FieldError struct {
+	Source string // id of the source, "" if there is none
+	Field  string // as in the configuration: endpoint, shards[1], hint.stride
+	Value  string
+	Want   string
+}
+
+// Error reads: source "w1": ranks 65: wants 1 … 64.
+func (e *FieldError) Error() string {
+	s := ""
+	if e.Source != "" {
+		s = fmt.Sprintf("source %q: ", e.Source)
+	}
+	return s + e.Field + " " + e.Value + ": " + e.Want
+}
+
+// owned reports whether a protocol has a cache owner, and known whether there
+// is such a protocol.
+func owned(protocol string) (owned, known bool) {
+	switch protocol {
+	case "", FrameworkV1:
+		return false, true
+	case VLLMResidencyV1, HiCacheV1, hiCacheV1Alt:
+		return true, true
+	}
+	return false, false
+}
+
+// Validate checks a source against the default limits without adding it. The
+// error is a *FieldError.
+func (s *Source) Validate() error {
+	return s.validate(DefaultMaxRanks)
+}
+
+func (s *Source) validate(maxRanks int) error {
+	bad := func(field, value, want string) error {
+		return &FieldError{Source: s.ID, Field: field, Value: value, Want: want}
+	}
+	switch {
+	case s.ID == "":
+		return bad("id", `""`, "a source needs a name that is unique in the engine")
+	case len(s.ID) > 256 || strings.ContainsFunc(s.ID, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return bad("id", strconv.Quote(s.ID), "wants at most 256 bytes without control characters")
+	case s.Model == "":
+		return bad("model", `""`, "names the model that queries ask for; it is not on the wire")
+	case s.Ranks < 0 || s.Ranks > maxRanks:
+		return bad("ranks", strconv.Itoa(s.Ranks), fmt.Sprintf("wants 1 … %d", maxRanks))
+	case s.MainGroup < 0:
+		return bad("main_group", strconv.Itoa(s.MainGroup), "groups count from 0")
+	case s.Policy > tree.Set:
+		return bad("policy", strconv.Itoa(int(s.Policy)), "wants copies or set")
+	case s.FirstSeq > 1:
+		return bad("first_seq", strconv.FormatUint(s.FirstSeq, 10), "publishers start at 0 (engines) or 1 (Mooncake master, llm-d fs backend)")
+	}
+	if _, known := owned(s.Protocol); !known {
+		return bad("protocol", strconv.Quote(s.Protocol), "wants one of "+protocols)
+	}
+	if err := s.validateEndpoints(bad); err != nil {
+		return err
+	}
+	return s.validateHint(bad)
+}
+
+func (s *Source) validateEndpoints(bad func(field, value, want string) error) error {
+	switch {
+	case s.Endpoint == "" && len(s.Shards) == 0:
+		return bad("endpoint", `""`, "wants tcp://host:port or ipc://path of the publisher, or shards with one endpoint per TP shard")
+	case s.Endpoint != "" && len(s.Shards) > 0:
+		return bad("endpoint", strconv.Quote(s.Endpoint), "stands beside shards: give one endpoint, or one per TP shard")
+	case len(s.Shards) > tree.MaxShards:
+		return bad("shards", strconv.Itoa(len(s.Shards))+" endpoints", fmt.Sprintf("a source has at most %d TP shards", tree.MaxShards))
+	}
+	type use struct{ field, base string }
+	seen := map[string]use{} // resolved endpoint → who listens there
+	check := func(field, base string) error {
+		for r := range s.ranks() {
+			ep, err := RankEndpoint(base, r)
+			if err != nil {
+				return bad(field, strconv.Quote(base), err.Error())
+			}
+			if u, taken := seen[ep]; taken {
+				return bad(field, strconv.Quote(base), fmt.Sprintf("rank %d would be %s, where %s %q listens already; rank r listens on port + r", r, ep, u.field, u.base))
+			}
+			seen[ep] = use{field, base}
+		}
+		return nil
+	}
+	if s.Endpoint != "" {
+		if err := check("endpoint", s.Endpoint); err != nil {
+			return err
+		}
+	}
+	for i, ep := range s.Shards {
+		if err := check(fmt.Sprintf("shards[%d]", i), ep); err != nil {
+			return err
+		}
+	}
+	if s.Replay != "" {
+		return check("replay", s.Replay)
+	}
+	return nil
+}
+
+func (s *Source) validateHint(bad func(field, value, want string) error) error {
+	h := s.Hint
+	if h == nil {
+		return nil
+	}
+	if r, ok := hint.ParseRole(h.WorkerType); !ok || r == hint.NotCapable {
+		return bad("hint.worker_type", strconv.Quote(h.WorkerType), "wants one of "+hint.Roles)
+	}
+	if h.Stride < 0 || h.Stride > 65535 {
+		return bad("hint.stride", strconv.Itoa(h.Stride), "wants the ports between two ranks, at least 1")
+	}
+	if h.Endpoint == "" {
+		return nil
+	}
+	if _, err := hint.RankEndpoint(h.Endpoint, s.ranks()-1, h.stride()); err != nil {
+		return bad("hint.endpoint", strconv.Quote(h.Endpoint), err.Error())
+	}
+	return nil
+}
+
+func (s *Source) ranks() int { return max(s.Ranks, 1) }
+
+func (h *HintConfig) stride() int { return max(h.Stride, 1) }
+
+// endpoints returns the shard endpoints, one for an aggregated source.
+func (s *Source) endpoints() []string {
+	if len(s.Shards) > 0 {
+		return s.Shards
+	}
+	return []string{s.Endpoint}
+}
+
+// RankEndpoint returns where the publisher of a dp rank listens, given rank
+// 0's endpoint: port + rank for tcp. Other schemes have no port to add to and
+// serve rank 0 only.
+func RankEndpoint(base string, rank int) (string, error) {
+	if path, ok := strings.CutPrefix(base, "ipc://"); ok {
+		switch {
+		case path == "":
+			return "", fmt.Errorf("has no path; wants ipc://path")
+		case rank > 0:
+			return "", fmt.Errorf("an ipc endpoint has no port to count ranks on; wants tcp://host:port, or one source per rank")
+		}
+		return base, nil
+	}
+	addr, ok := strings.CutPrefix(base, "tcp://")
+	if !ok {
+		return "", fmt.Errorf("wants tcp://host:port or ipc://path")
+	}
+	host, p, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", fmt.Errorf("is not host:port behind tcp:// (%s)", strings.TrimPrefix(err.Error(), "address "))
+	}
+	if host == "" || host == "*" {
+		return "", fmt.Errorf("names no host to dial; an address to bind is not an address to connect to")
+	}
+	port, err := strconv.ParseUint(p, 10, 16)
+	if err != nil || port == 0 {
+		return "", fmt.Errorf("port %q: wants 1 … 65535", p)
+	}
+	if int(port)+rank > 65535 {
+		return "", fmt.Errorf("rank %d would be port %d; the highest is 65535", rank, int(port)+rank)
+	}
+	return "tcp://" + net.JoinHostPort(host, strconv.Itoa(int(port)+rank)), nil
+}

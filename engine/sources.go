@@ -1,0 +1,446 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-kv/cairn/engine/hint"
+	"github.com/cairn-kv/cairn/ingest"
+	"github.com/cairn-kv/cairn/tree"
+	"github.com/cairn-kv/cairn/tree/shard"
+)
+
+// source is a source at work.
+type source struct {
+	engine *Engine
+	spec   Source
+	shard  int
+	role   hint.Role
+	owned  bool // has a cache owner; the worker is in state-agent mode
+	feeds  []*feed
+
+	// Guarded by Engine.control; read through views by queries.
+	holders []*holder
+	roots   map[unitKey]tree.Root
+	started bool // in the model's list and views
+	gone    bool // being removed: streams get no more holders
+
+	learned ingest.Learned // shared by the streams
+	grow    sync.Mutex     // of holders that streams ask for; never held by control
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup // streams
+}
+
+// holder is one name of an answer: a dp rank of a source in one domain.
+type holder struct {
+	id        tree.Holder
+	src       *source
+	rank      int
+	domain    Domain
+	feeds     []*feed        // the streams that feed it, one per TP shard
+	candidate hint.Candidate // what decisions see of it; Depth and Hidden are per query
+	sizes     blockSizes
+}
+
+// blockSizes are the engine block sizes that a holder's events had.
+type blockSizes struct {
+	last atomic.Int64 // 0 before the first
+	many atomic.Bool  // more than one was seen
+}
+
+func (b *blockSizes) note(n int) {
+	if old := b.last.Load(); old != int64(n) {
+		if old != 0 {
+			b.many.Store(true)
+		}
+		b.last.Store(int64(n))
+	}
+}
+
+// blockSize is the engine's block size in tokens; 0 while unknown.
+func (h *holder) blockSize() int { return int(h.sizes.last.Load()) }
+
+// uniform reports whether every block of the holder has that size.
+func (h *holder) uniform() bool { return !h.sizes.many.Load() }
+
+// hasRank reports whether a rank can be a hint's target.
+func (s *source) hasRank(rank int) bool { return rank >= 0 && rank < s.ranks() }
+
+func (s *source) ranks() int { return s.spec.ranks() }
+
+// AddSource starts to follow a source: a stream per dp rank and TP shard. It
+// returns as soon as the source has its place in the index; connections are
+// made, and made again, in the background, and freshness tells how far they
+// are. A *FieldError says what is wrong with s; ErrSourceExists is wrapped
+// with the id. The engine keeps a copy of s.
+func (e *Engine) AddSource(ctx context.Context, s Source) error {
+	if err := s.validate(e.opt.MaxRanks); err != nil {
+		return err
+	}
+	s.Shards = slices.Clone(s.Shards)
+	if s.Hint != nil {
+		h := *s.Hint
+		s.Hint = &h
+	}
+	if s.Protocol == "" {
+		s.Protocol = FrameworkV1
+	}
+	src := &source{engine: e, spec: s, shard: placeOf(s.ID, len(e.shards)), roots: map[unitKey]tree.Root{}}
+	src.owned, _ = owned(s.Protocol)
+	if s.Hint != nil {
+		src.role, _ = hint.ParseRole(s.Hint.WorkerType)
+	}
+	src.ctx, src.cancel = context.WithCancel(context.Background())
+	if _, taken := e.sources.LoadOrStore(s.ID, src); taken {
+		src.cancel()
+		return fmt.Errorf("%w: %q", ErrSourceExists, s.ID)
+	}
+	if err := e.start(ctx, src); err != nil {
+		src.cancel()
+		for _, f := range src.feeds {
+			if f.port != nil {
+				f.port.Close() // its stream never ran, which is who closes it
+			}
+		}
+		e.forget(src)
+		e.sources.Delete(s.ID)
+		if errors.Is(err, shard.ErrClosed) {
+			return ErrClosed
+		}
+		return err
+	}
+	e.opt.Logger.Info("source added", "source", s.ID, "model", s.Model, "protocol", s.Protocol, "streams", len(src.feeds), "shard", src.shard)
+	return nil
+}
+
+// start gives a source its holders and sets its streams going.
+func (e *Engine) start(ctx context.Context, s *source) error {
+	for r := range s.ranks() {
+		for tp, base := range s.spec.endpoints() {
+			ep, err := RankEndpoint(base, r)
+			if err != nil {
+				return err // Validate let it pass: the two disagree
+			}
+			s.feeds = append(s.feeds, &feed{src: s, rank: r, tp: tp, endpoint: ep})
+		}
+	}
+	for r := range s.ranks() {
+		for _, d := range s.domains() {
+			if _, err := s.addHolder(ctx, r, d, s.group(r)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, f := range s.feeds {
+		if err := f.open(ctx); err != nil {
+			return err
+		}
+	}
+	e.control.Lock()
+	defer e.control.Unlock()
+	if e.closed {
+		return ErrClosed
+	}
+	s.started = true
+	e.models[s.spec.Model] = append(e.models[s.spec.Model], s)
+	e.publish(s.spec.Model)
+	for _, f := range s.feeds {
+		s.work.Go(f.run)
+	}
+	return nil
+}
+
+func (s *source) tp() int { return len(s.spec.endpoints()) }
+
+// group returns the streams of one endpoint rank, one per TP shard.
+func (s *source) group(rank int) []*feed { return s.feeds[rank*s.tp() : (rank+1)*s.tp()] }
+
+func (s *source) domains() []Domain {
+	if s.owned {
+		return []Domain{hint.Worker, hint.CacheOwner}
+	}
+	return []Domain{hint.Worker}
+}
+
+// addHolder makes a holder in the index and lays out what decisions see of it.
+// The source is not in a view yet, or the caller publishes afterwards.
+func (s *source) addHolder(ctx context.Context, rank int, d Domain, feeds []*feed) (*holder, error) {
+	policy := s.spec.Policy
+	if d == hint.CacheOwner {
+		policy = tree.Set // a pool announces again without a matching remove
+	}
+	var id tree.Holder
+	var failed error
+	err := s.engine.shards[s.shard].writer.Do(ctx, func(w tree.Writer) {
+		id, failed = w.AddHolder(policy, s.tp())
+	})
+	if err == nil {
+		err = failed
+	}
+	if err != nil {
+		return nil, fmt.Errorf("engine: source %q rank %d %s: the index has no place: %w", s.spec.ID, rank, d, err)
+	}
+	h := &holder{id: id, src: s, rank: rank, domain: d, feeds: feeds}
+	at := hint.Place{Source: s.spec.ID, Rank: rank}
+	h.candidate = hint.Candidate{Place: at, Domain: d, Role: s.role}
+	if c := s.spec.Hint; c != nil && c.Endpoint != "" {
+		// A rank beyond the last port has no endpoint, and so is no source.
+		h.candidate.Endpoint, _ = hint.RankEndpoint(c.Endpoint, rank, c.stride())
+	}
+	switch d {
+	case hint.CacheOwner:
+		h.candidate.Key = ownerKey(s.engine.opt.Scope, s.spec.ID, rank)
+		// Declared statically: attached to its worker for as long as it is known.
+		h.candidate.Attached, h.candidate.AttachedTo, h.candidate.Projected = true, at, true
+		h.candidate.EngineLocal = s.spec.Protocol != VLLMResidencyV1
+	default:
+		h.candidate.StateAgent = s.owned
+	}
+	s.engine.control.Lock()
+	defer s.engine.control.Unlock()
+	s.holders = append(s.holders, h)
+	if s.started {
+		s.engine.publish(s.spec.Model)
+	}
+	return h, nil
+}
+
+// find returns the holder of a rank in a domain, nil if there is none yet, and
+// an error once the source is being removed.
+func (s *source) find(rank int, d Domain) (*holder, error) {
+	s.engine.control.Lock()
+	defer s.engine.control.Unlock()
+	if s.gone || s.engine.closed {
+		return nil, shard.ErrClosed
+	}
+	for _, h := range s.holders {
+		if h.rank == rank && h.domain == d {
+			return h, nil
+		}
+	}
+	return nil, nil
+}
+
+// intern returns the trie of a model, unit and look-ahead, one number on all
+// shards, and has the source's queries walk it from now on.
+func (e *Engine) intern(s *source, k unitKey) (tree.Root, error) {
+	e.control.Lock()
+	defer e.control.Unlock()
+	if s.gone || e.closed {
+		return 0, shard.ErrClosed
+	}
+	if r, ok := s.roots[k]; ok {
+		return r, nil
+	}
+	key := rootKey{s.spec.Model, k}
+	r, ok := e.roots[key]
+	if !ok {
+		if len(e.roots) > int(tree.MaxRoot) {
+			return 0, fmt.Errorf("engine: more than %d combinations of model, unit and look-ahead", tree.MaxRoot)
+		}
+		r = tree.Root(len(e.roots))
+		e.roots[key] = r
+	}
+	s.roots[k] = r
+	e.publish(s.spec.Model)
+	return r, nil
+}
+
+// RemoveSource stops following a source and takes all it held out of the
+// index. Its blocks are out of all answers when the call begins to wait for
+// the streams to end, which ctx bounds. ErrUnknownSource is wrapped with the
+// id.
+func (e *Engine) RemoveSource(ctx context.Context, id string) error {
+	s, ok := e.sources.Load(id)
+	if !ok {
+		return fmt.Errorf("%w: %q", ErrUnknownSource, id)
+	}
+	e.control.Lock()
+	if s.gone || !s.started || e.closed {
+		e.control.Unlock()
+		return fmt.Errorf("%w: %q", ErrUnknownSource, id)
+	}
+	s.gone = true
+	e.models[s.spec.Model] = slices.DeleteFunc(e.models[s.spec.Model], func(o *source) bool { return o == s })
+	if len(e.models[s.spec.Model]) == 0 {
+		delete(e.models, s.spec.Model)
+	}
+	e.publish(s.spec.Model)
+	e.control.Unlock()
+
+	s.cancel()
+	err := s.wait(ctx)
+	if err == nil {
+		err = e.drop(ctx, s)
+	}
+	if err != nil {
+		// The caller's patience ended, not the work: finish behind its back.
+		go func() {
+			s.work.Wait()
+			e.forget(s)
+			e.sources.Delete(id)
+		}()
+		return err
+	}
+	e.sources.Delete(id)
+	e.opt.Logger.Info("source removed", "source", id)
+	return nil
+}
+
+// wait waits for the source's streams to end.
+func (s *source) wait(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		s.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("engine: the streams of source %q did not end: %w", s.spec.ID, ctx.Err())
+	}
+}
+
+// drop takes the source's holders out of the index.
+func (e *Engine) drop(ctx context.Context, s *source) error {
+	e.control.Lock()
+	holders := s.holders
+	s.holders = nil
+	e.control.Unlock()
+	if len(holders) == 0 {
+		return nil
+	}
+	sh := e.shards[s.shard].writer
+	return sh.Do(ctx, func(w tree.Writer) {
+		for _, h := range holders {
+			w.Drop(h.id)
+			sh.Forget(h.id)
+		}
+	})
+}
+
+// forgetAfter bounds the clean-up that no caller waits for.
+const forgetAfter = 30 * time.Second
+
+// forget is drop without a caller to wait for it.
+func (e *Engine) forget(s *source) {
+	ctx, cancel := context.WithTimeout(context.Background(), forgetAfter)
+	defer cancel()
+	if err := e.drop(ctx, s); err != nil {
+		e.opt.Logger.Debug("holders of a removed source stay until the engine closes", "source", s.spec.ID, "err", err)
+	}
+}
+
+// WaitApplied waits until everything that a source's rank published through
+// sequence seq is visible to queries, on all its TP shards. The sequence is
+// one of the publisher's present history: after a restart it counts anew.
+// Errors: ErrUnknownSource, ErrUnknownRank, the context's, or ErrClosed if the
+// source was removed meanwhile.
+func (e *Engine) WaitApplied(ctx context.Context, id string, rank int, seq uint64) error {
+	s, ok := e.sources.Load(id)
+	if !ok {
+		return ErrUnknownSource
+	}
+	feeds := s.feedsOf(rank)
+	if feeds == nil {
+		return ErrUnknownRank
+	}
+	for _, f := range feeds {
+		if err := f.wait(ctx, seq); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// feedsOf returns the streams that feed a rank.
+func (s *source) feedsOf(rank int) []*feed {
+	s.engine.control.Lock()
+	defer s.engine.control.Unlock()
+	if s.started {
+		for _, h := range s.holders {
+			if h.rank == rank {
+				return h.feeds
+			}
+		}
+	}
+	return nil
+}
+
+// Sources describes all sources, by id. It is a look at running counters: the
+// figures of one stream may be a batch apart.
+func (e *Engine) Sources() []SourceStatus {
+	var started []*source
+	e.control.Lock()
+	for _, m := range e.models {
+		started = append(started, m...)
+	}
+	e.control.Unlock()
+	now := time.Now()
+	all := make([]SourceStatus, 0, len(started))
+	for _, s := range started {
+		all = append(all, s.status(now))
+	}
+	slices.SortFunc(all, func(a, b SourceStatus) int { return strings.Compare(a.ID, b.ID) })
+	return all
+}
+
+func (s *source) status(now time.Time) SourceStatus {
+	st := SourceStatus{ID: s.spec.ID, Model: s.spec.Model, Protocol: s.spec.Protocol,
+		Policy: "copies", Shard: s.shard, WorkerType: s.role.String()}
+	if s.spec.Policy == tree.Set {
+		st.Policy = "set"
+	}
+	s.engine.control.Lock()
+	for k := range s.roots {
+		st.Lookahead = append(st.Lookahead, k.lookahead)
+		st.BlockSizes = append(st.BlockSizes, k.unit)
+	}
+	s.engine.control.Unlock()
+	slices.Sort(st.Lookahead)
+	slices.Sort(st.BlockSizes)
+	st.Lookahead, st.BlockSizes = slices.Compact(st.Lookahead), slices.Compact(st.BlockSizes)
+	for i, f := range s.feeds {
+		ss := f.describe(now)
+		if i == 0 {
+			st.State = ss.State
+		}
+		st.State = worst(st.State, ss.State)
+		st.Streams = append(st.Streams, ss)
+	}
+	return st
+}
+
+// Owners describes all holders, by model, source, rank, domain: everything
+// that an answer can name.
+func (e *Engine) Owners() []OwnerStatus {
+	v := e.view.Load()
+	if v == nil {
+		return nil
+	}
+	var all []OwnerStatus
+	k := &querier{}
+	now := time.Now()
+	for _, m := range v.models {
+		k.note(m)
+		for i, h := range m.holders {
+			o := OwnerStatus{Source: h.src.spec.ID, Rank: h.rank, Domain: h.domain, Model: m.name,
+				BlockSize: h.blockSize(), WorkerType: h.src.role.String(), Endpoint: h.candidate.Endpoint,
+				StateAgent: h.candidate.StateAgent, Freshness: k.freshness(e, m, i, now, &Answer{})}
+			if h.candidate.Attached {
+				o.AttachedTo = h.candidate.AttachedTo.Source
+			}
+			all = append(all, o)
+		}
+	}
+	return all
+}
