@@ -2,18 +2,18 @@ package config
 
 import (
 	"time"
+
+	"github.com/cairn-kv/cairn/engine"
+	"github.com/cairn-kv/cairn/tree"
 )
 
-// Defaults. Ports and addresses follow the conventions of the field: events
-// on 5557, replay on 5558, HTTP on loopback.
+// Defaults of what is not the engine's to say. HTTP is on loopback, by the
+// conventions of the field on 8090.
 const (
-	DefaultListen      = "127.0.0.1:8090"
-	DefaultAdmin       = "127.0.0.1:8091"
-	DefaultShards      = 1
-	DefaultRingBytes   = 128 << 10
-	DefaultStaleAfter  = 30 * time.Second
-	DefaultSilentAfter = 30 * time.Second
-	DefaultGrace       = 5 * time.Second
+	DefaultListen = "127.0.0.1:8090"
+	DefaultAdmin  = "127.0.0.1:8091"
+	DefaultShards = 1
+	DefaultGrace  = 5 * time.Second
 )
 
 // None is the value of admin that means no such listener.
@@ -21,13 +21,8 @@ const None = "none"
 
 // Limits of what a configuration may say.
 const (
-	MaxShards      = 64
-	MinRingBytes   = 16 << 10
+	MinRingBytes   = 4 << 10
 	MaxRingBytes   = 64 << 20
-	MaxRanks       = 64
-	MaxTPShards    = 16
-	MaxTopicBytes  = 255
-	MaxNameBytes   = 255
 	MaxGrace       = 10 * time.Minute
 	MaxStateWindow = 24 * time.Hour
 )
@@ -41,13 +36,17 @@ type Config struct {
 	TLSCert     string        // PEM file; with TLSKey
 	TLSKey      string        // PEM file; with TLSCert
 	Insecure    bool          // allow a non-loopback listener without token and TLS
-	Shards      int           // index writers, 1 … MaxShards
+	Shards      int           // index writers, 1 … engine.MaxEngineShards
 	RingBytes   int           // bytes of one stream's ring
 	StaleAfter  time.Duration // link down for longer: the source's answers are hidden
 	SilentAfter time.Duration // connected, but nothing heard for longer: marked silent
 	Grace       time.Duration // bound of an orderly shutdown
-	Log         Log
-	Sources     []Source
+
+	// DegradedHints lets sources that lost something for good serve hints.
+	DegradedHints bool
+
+	Log     Log
+	Sources []engine.Source
 }
 
 // Log says how much is logged, and how.
@@ -55,39 +54,6 @@ type Log struct {
 	Level  string // debug, info, warn, error
 	Format string // text, json
 }
-
-// Source is one worker or pool whose events are followed.
-type Source struct {
-	ID         string   // unique among the sources
-	Model      string   // the model it serves; never on the wire
-	Endpoint   string   // tcp:// or ipc://; rank r listens on port + r
-	Shards     []string // instead of Endpoint: one per TP shard, intersected
-	Replay     string   // replay endpoint; "" = none
-	Ranks      int      // data-parallel ranks, 1 … MaxRanks
-	Protocol   string   // one of Protocols
-	Topic      string   // subscription prefix; "" = everything
-	Policy     string   // copies, set
-	MainGroup  int      // cache group that gives prefix residency
-	FirstSeq   uint64   // 0, or 1 for a Mooncake master and the llm-d fs backend
-	PythonRoot bool     // SGLang up to 0.4.10: parent hash(()) is the root
-	Hint       *Hint    // nil: no hints to it, and none that name it
-}
-
-// Hint says what part a source takes in peer-fetch hints.
-type Hint struct {
-	WorkerType string // one of WorkerTypes
-	Endpoint   string // tcp://host:port of its control socket; "" = target only
-}
-
-// Protocols are the residency protocols a source may declare. framework_v1
-// owns nothing: its blocks raise the overlap and are never offered to peers.
-var Protocols = []string{"framework_v1", "sglang_hicache_v1", "vllm_residency_v1"}
-
-// WorkerTypes are the roles a hint-capable worker may have.
-var WorkerTypes = []string{"aggregated", "prefill", "decode"}
-
-// Policies say what repeated stores of one block mean.
-var Policies = []string{"copies", "set"}
 
 // LogLevels and LogFormats are what log.level and log.format accept.
 var (
@@ -101,15 +67,15 @@ func Default() Config {
 		Listen:      DefaultListen,
 		Admin:       DefaultAdmin,
 		Shards:      DefaultShards,
-		RingBytes:   DefaultRingBytes,
-		StaleAfter:  DefaultStaleAfter,
-		SilentAfter: DefaultSilentAfter,
+		RingBytes:   engine.DefaultRingBytes,
+		StaleAfter:  engine.DefaultStaleAfter,
+		SilentAfter: engine.DefaultSilentAfter,
 		Grace:       DefaultGrace,
 		Log:         Log{Level: "info", Format: "text"},
 	}
 }
 
-// defaultSource returns a source at its defaults.
-func defaultSource() Source {
-	return Source{Ranks: 1, Protocol: "framework_v1", Policy: "copies", PythonRoot: true}
+// defaultSource returns a source at its defaults, spelt out.
+func defaultSource() engine.Source {
+	return engine.Source{Ranks: 1, Protocol: engine.FrameworkV1, Policy: tree.Copies}
 }

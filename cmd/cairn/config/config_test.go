@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cairn-kv/cairn/engine"
+	"github.com/cairn-kv/cairn/tree"
 )
 
 const good = `
@@ -33,6 +36,7 @@ sources:
     main_group: 2
     first_seq: 1
     python_root: false
+    mm_ids: bare
 `
 
 func TestParse(t *testing.T) {
@@ -44,10 +48,12 @@ func TestParse(t *testing.T) {
 	want.StaleAfter = 45 * time.Second
 	want.RingBytes = 64 << 10
 	want.Log = Log{Level: "debug", Format: "json"}
-	want.Sources = []Source{
-		{ID: "w1", Model: "m", Endpoint: "tcp://10.0.0.1:5557", Replay: "tcp://10.0.0.1:5558", Ranks: 1, Protocol: "framework_v1", Policy: "copies", PythonRoot: true},
-		{ID: "w2", Model: "m", Shards: []string{"tcp://10.0.0.2:5557", "tcp://10.0.0.2:5567"}, Ranks: 1, Protocol: "sglang_hicache_v1", Policy: "copies", PythonRoot: true, Hint: &Hint{WorkerType: "aggregated", Endpoint: "tcp://10.0.0.2:23280"}},
-		{ID: "pool", Model: "m", Endpoint: "ipc:///run/pool.sock", Ranks: 1, Protocol: "framework_v1", Topic: "kv@", Policy: "set", MainGroup: 2, FirstSeq: 1},
+	want.Sources = []engine.Source{
+		{ID: "w1", Model: "m", Endpoint: "tcp://10.0.0.1:5557", Replay: "tcp://10.0.0.1:5558", Ranks: 1, Protocol: "framework_v1"},
+		{ID: "w2", Model: "m", Shards: []string{"tcp://10.0.0.2:5557", "tcp://10.0.0.2:5567"}, Ranks: 1, Protocol: "sglang_hicache_v1",
+			Hint: &engine.HintConfig{WorkerType: "aggregated", Endpoint: "tcp://10.0.0.2:23280"}},
+		{ID: "pool", Model: "m", Endpoint: "ipc:///run/pool.sock", Ranks: 1, Protocol: "framework_v1", Topic: "kv@",
+			Policy: tree.Set, MainGroup: 2, FirstSeq: 1, NoPythonRoot: true, BareMM: true},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
@@ -88,13 +94,15 @@ func TestParseErrors(t *testing.T) {
 		"unknown key":           {"lisen: 127.0.0.1:1\n", `c.yaml:1:1: lisen: is not a known key; want listen (known here: listen, admin,`},
 		"unknown key, no guess": {"colour: red\n", `c.yaml:1:1: colour: is not a known key; want listen, admin,`},
 		"unknown nested key":    {"log:\n  levle: info\n", `c.yaml:2:3: log.levle: is not a known key; want level (known here: level, format)`},
+		"unknown word":          {with("mm_ids: bar"), `sources[0].mm_ids: "bar" is not known; want auto or bare (bare?)`},
+		"no shards":             {source("id: a", "model: m", "shards: []"), `sources[0].shards: is empty; want one endpoint per TP shard`},
 		"unknown source key":    {with("rank: 2"), `c.yaml:5:5: sources[0].rank: is not a known key; want ranks`},
 		"number for text":       {source("id: 7", "model: m", "endpoint: tcp://h:1"), `c.yaml:2:9: sources[0].id: 7 is a number; want a string (quote it: "7")`},
 		"text for number":       {with(`ranks: "2"`), `sources[0].ranks: "2" is a string; want a whole number from 1 to 64`},
 		"fraction for number":   {with("ranks: 1.5"), `sources[0].ranks: 1.5 is a fraction; want a whole number from 1 to 64`},
 		"number out of range":   {with("ranks: 65"), `sources[0].ranks: 65 is out of range; want a whole number from 1 to 64`},
 		"negative number":       {with("main_group: -1"), `sources[0].main_group: -1 is out of range`},
-		"sequence end marker":   {with("first_seq: 18446744073709551615"), `sources[0].first_seq: 18446744073709551615 is out of range; want a whole number from 0 to 18446744073709551614`},
+		"sequence end marker":   {with("first_seq: 18446744073709551615"), `sources[0].first_seq: 18446744073709551615 is out of range; want a whole number from 0 to 1`},
 		"no value":              {with("topic:"), `sources[0].topic: has no value; want a string`},
 		"truth value for text":  {with("topic: true"), `sources[0].topic: true is a truth value; want a string`},
 		"text for truth value":  {with("python_root: yes please"), `sources[0].python_root: "yes please" is a string; want true or false`},
@@ -106,30 +114,29 @@ func TestParseErrors(t *testing.T) {
 		"duration without unit": {"stale_after: 30\n", `stale_after: 30 is a number; want a duration such as 30s`},
 		"not a duration":        {"stale_after: soon\n", `stale_after: "soon" is not a duration; want a duration from 1ms to 24h0m0s, such as 30s`},
 		"duration out of range": {"stale_after: 0s\n", `stale_after: "0s" is out of range`},
-		"size out of range":     {"ring_bytes: 1GiB\n", `ring_bytes: "1GiB" is out of range; want a size from 16KiB to 64MiB, such as 128KiB`},
+		"size out of range":     {"ring_bytes: 1GiB\n", `ring_bytes: "1GiB" is out of range; want a size from 4KiB to 64MiB, such as 128KiB`},
 		"not a size":            {"ring_bytes: lots\n", `ring_bytes: "lots" is not a size`},
-		"shards of the index":   {"shards: 0\n", `shards: 0 is out of range; want a whole number from 1 to 64`},
+		"shards of the index":   {"shards: 0\n", `shards: 0 is out of range; want a whole number from 1 to 256`},
 		"listen without port":   {"listen: localhost\n", `listen: "localhost" is not an address to listen on; want host:port`},
 		"listen without host":   {`listen: ":8090"`, `listen: ":8090" names no host`},
 		"listen port":           {"listen: localhost:99999\n", `listen: "localhost:99999" has no port from 0 to 65535`},
 		"log level":             {"log: {level: inf}\n", `log.level: "inf" is not known; want debug, info, warn or error (info?)`},
-		"endpoint without tcp":  {source("id: a", "model: m", "endpoint: h:5557"), `sources[0].endpoint: "h:5557" is not an endpoint; want tcp://host:port or ipc:///path`},
-		"endpoint scheme":       {source("id: a", "model: m", "endpoint: udp://h:5557"), `sources[0].endpoint: "udp://h:5557" has the scheme "udp"`},
-		"endpoint wildcard":     {source("id: a", "model: m", `endpoint: "tcp://*:5557"`), `sources[0].endpoint: "tcp://*:5557" names no host to connect to`},
-		"endpoint port":         {source("id: a", "model: m", "endpoint: tcp://h:0"), `sources[0].endpoint: "tcp://h:0" has no port from 1 to 65535`},
-		"ranks beyond ports":    {source("id: a", "model: m", "endpoint: tcp://h:65530", "ranks: 8"), `sources[0].endpoint: "tcp://h:65530" leaves no ports for 8 ranks; want a port up to 65528`},
-		"ranks over ipc":        {source("id: a", "model: m", "endpoint: ipc:///s", "ranks: 2"), `sources[0].endpoint: "ipc:///s" cannot serve 2 ranks`},
-		"missing id":            {source("model: m", "endpoint: tcp://h:1"), `sources[0].id: is missing; want every source has an id and a model`},
-		"missing endpoint":      {source("id: a", "model: m"), `sources[0].endpoint: is missing; want endpoint, or shards`},
-		"endpoint and shards":   {with("shards: [tcp://h:1, tcp://h:2]"), `sources[0].shards: stands beside endpoint`},
-		"one shard":             {source("id: a", "model: m", "shards: [tcp://h:1]"), `sources[0].shards: has 1 endpoints; want 2 to 16`},
-		"shard twice":           {source("id: a", "model: m", "shards: [tcp://h:1, tcp://h:1]"), `sources[0].shards[1]: "tcp://h:1" is sources[0].shards[0] too`},
-		"empty id":              {source(`id: ""`, "model: m", "endpoint: tcp://h:1"), `sources[0].id: "" is empty`},
-		"protocol":              {with("protocol: hicache"), `sources[0].protocol: "hicache" is not known; want framework_v1, sglang_hicache_v1 or vllm_residency_v1`},
+		"endpoint without tcp":  {source("id: a", "model: m", "endpoint: h:5557"), `sources[0].endpoint: "h:5557": wants tcp://host:port or ipc://path`},
+		"endpoint scheme":       {source("id: a", "model: m", "endpoint: udp://h:5557"), `sources[0].endpoint: "udp://h:5557": wants tcp://host:port or ipc://path`},
+		"endpoint wildcard":     {source("id: a", "model: m", `endpoint: "tcp://*:5557"`), `c.yaml:4:15: sources[0].endpoint: "tcp://*:5557": names no host to dial`},
+		"endpoint port":         {source("id: a", "model: m", "endpoint: tcp://h:0"), `sources[0].endpoint: "tcp://h:0": port "0": wants 1 … 65535`},
+		"ranks beyond ports":    {source("id: a", "model: m", "endpoint: tcp://h:65530", "ranks: 8"), `sources[0].endpoint: "tcp://h:65530": rank 6 would be port 65536; the highest is 65535`},
+		"ranks over ipc":        {source("id: a", "model: m", "endpoint: ipc:///s", "ranks: 2"), `sources[0].endpoint: "ipc:///s": an ipc endpoint has no port to count ranks on`},
+		"missing id":            {source("model: m", "endpoint: tcp://h:1"), `c.yaml:2:10: sources[0].id: "": a source needs a name`},
+		"missing endpoint":      {source("id: a", "model: m"), `sources[0].endpoint: "": wants tcp://host:port or ipc://path of the publisher, or shards`},
+		"endpoint and shards":   {with("shards: [tcp://h:1, tcp://h:2]"), `sources[0].endpoint: "tcp://h:5557": stands beside shards`},
+		"shard twice":           {source("id: a", "model: m", "shards: [tcp://h:1, tcp://h:1]"), `sources[0].shards[1]: "tcp://h:1": rank 0 would be tcp://h:1, where shards[0] "tcp://h:1" listens already`},
+		"empty id":              {source(`id: ""`, "model: m", "endpoint: tcp://h:1"), `sources[0].id: "": a source needs a name`},
+		"protocol":              {with("protocol: hicache"), `c.yaml:5:15: sources[0].protocol: "hicache": wants one of framework_v1, vllm_residency_v1, sglang_hicache_v1`},
 		"policy":                {with("policy: sets"), `sources[0].policy: "sets" is not known; want copies or set (set?)`},
-		"worker type":           {with("hint: {worker_type: agg}"), `sources[0].hint.worker_type: "agg" is not known; want aggregated, prefill or decode`},
-		"worker type missing":   {with("hint: {endpoint: tcp://h:1}"), `sources[0].hint.worker_type: is missing`},
-		"control endpoint":      {with("hint: {worker_type: decode, endpoint: http://h}"), `sources[0].hint.endpoint: "http://h" is not a tcp endpoint`},
+		"worker type":           {with("hint: {worker_type: worker}"), `sources[0].hint.worker_type: "worker": wants one of aggregated`},
+		"worker type missing":   {with("hint: {endpoint: tcp://h:1}"), `sources[0].hint.worker_type: "": wants one of aggregated`},
+		"control endpoint":      {with("hint: {worker_type: decode, endpoint: http://h}"), `c.yaml:5:11: sources[0].hint.endpoint: "http://h"`},
 		"anchor":                {"log: &a {level: info}\n", `log: uses an anchor, alias or merge key`},
 		"two documents":         {"listen: a:1\n---\nlisten: a:2\n", `document: is one of several in the file`},
 		"not yaml":              {"listen: [\n", `c.yaml:`},
@@ -148,8 +155,8 @@ func TestParseErrors(t *testing.T) {
 }
 
 func TestParseReportsEveryProblem(t *testing.T) {
-	_, err := Parse("c.yaml", []byte("lisen: a\nshards: x\nsources:\n  - id: a\n"))
-	for _, key := range []string{"lisen:", "shards:", "sources[0].model:", "sources[0].endpoint:"} {
+	_, err := Parse("c.yaml", []byte("lisen: a\nshards: x\nsources:\n  - id: a\n  - {id: b, ranks: no, policy: x}\n"))
+	for _, key := range []string{"lisen:", "shards:", "sources[0].model:", "sources[1].ranks:", "sources[1].policy:"} {
 		if err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s is not reported in\n%v", key, err)
 		}
@@ -159,7 +166,7 @@ func TestParseReportsEveryProblem(t *testing.T) {
 func TestValidate(t *testing.T) {
 	ok := func() Config {
 		c := Default()
-		c.Sources = []Source{{ID: "w1", Model: "m", Endpoint: "tcp://h:1", Ranks: 1}}
+		c.Sources = []engine.Source{{ID: "w1", Model: "m", Endpoint: "tcp://h:1", Ranks: 1}}
 		return c
 	}
 	for name, c := range map[string]struct {
@@ -216,7 +223,7 @@ func TestEnvironment(t *testing.T) {
 	e, _ = ReadEnvironment([]string{"CAIRN_SHARDS=many", "CAIRN_INSECURE=perhaps"})
 	err = c.Override(e)
 	for _, want := range []string{
-		`CAIRN_SHARDS: shards: "many" is not a whole number; want a whole number from 1 to 64`,
+		`CAIRN_SHARDS: shards: "many" is not a whole number; want a whole number from 1 to 256`,
 		`CAIRN_INSECURE: insecure: "perhaps" is not a truth value; want true or false`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -27,6 +27,7 @@ type Environment struct {
 	StaleAfter  *string `env:"STALE_AFTER" key:"stale_after"`
 	SilentAfter *string `env:"SILENT_AFTER" key:"silent_after"`
 	Grace       *string `env:"SHUTDOWN_GRACE" key:"shutdown_grace"`
+	Degraded    *string `env:"DEGRADED_HINTS" key:"degraded_hints"`
 	LogLevel    *string `env:"LOG_LEVEL" key:"log.level"`
 	LogFormat   *string `env:"LOG_FORMAT" key:"log.format"`
 }

@@ -126,13 +126,19 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-var rootKeys = []string{
-	"listen", "admin", "token_file", "tls_cert", "tls_key", "insecure", "shards", "ring_bytes",
-	"stale_after", "silent_after", "shutdown_grace", "log", "sources",
+// rootKeys are the keys of the document, in the order of the documentation.
+func rootKeys() []string {
+	var keys []string
+	for i := range Settings {
+		if !strings.Contains(Settings[i].Key, ".") {
+			keys = append(keys, Settings[i].Key)
+		}
+	}
+	return append(keys, "log", "sources")
 }
 
 func (r *reader) root(c *Config, n ast.Node) {
-	r.mapping(n, "", rootKeys, func(key string, v ast.Node) bool {
+	r.mapping(n, "", rootKeys(), func(key string, v ast.Node) bool {
 		switch key {
 		case "log":
 			r.mapping(v, "log", []string{"level", "format"}, func(key string, v ast.Node) bool {

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/cairn-kv/cairn/engine"
 )
 
 // YAML renders c as a file that Parse reads back to the same Config, with
@@ -29,15 +31,15 @@ func (c *Config) YAML() ([]byte, error) {
 	root = append(root, yaml.MapItem{Key: "log", Value: log})
 	sources := []yaml.MapSlice{}
 	for i := range c.Sources {
-		sources = append(sources, c.Sources[i].items())
+		sources = append(sources, sourceItems(&c.Sources[i]))
 	}
 	root = append(root, yaml.MapItem{Key: "sources", Value: sources})
 	return yaml.Marshal(root)
 }
 
-// items are the keys of a source, those at their default left out except the
-// ones that a reader looks for first.
-func (s *Source) items() yaml.MapSlice {
+// sourceItems are the keys of a source, those at their default left out except
+// the ones that a reader looks for first.
+func sourceItems(s *engine.Source) yaml.MapSlice {
 	d := defaultSource()
 	list := yaml.MapSlice{{Key: "id", Value: s.ID}, {Key: "model", Value: s.Model}}
 	add := func(when bool, key string, value any) {
@@ -51,14 +53,18 @@ func (s *Source) items() yaml.MapSlice {
 	add(true, "ranks", s.Ranks)
 	add(true, "protocol", s.Protocol)
 	add(s.Topic != "", "topic", s.Topic)
-	add(true, "policy", s.Policy)
+	add(true, "policy", policies[s.Policy])
 	add(s.MainGroup != d.MainGroup, "main_group", s.MainGroup)
 	add(s.FirstSeq != d.FirstSeq, "first_seq", s.FirstSeq)
-	add(s.PythonRoot != d.PythonRoot, "python_root", s.PythonRoot)
+	add(s.NoPythonRoot, "python_root", false)
+	add(s.BareMM, "mm_ids", "bare")
 	if s.Hint != nil {
 		hint := yaml.MapSlice{{Key: "worker_type", Value: s.Hint.WorkerType}}
 		if s.Hint.Endpoint != "" {
 			hint = append(hint, yaml.MapItem{Key: "endpoint", Value: s.Hint.Endpoint})
+		}
+		if s.Hint.Stride != 0 {
+			hint = append(hint, yaml.MapItem{Key: "stride", Value: s.Hint.Stride})
 		}
 		add(true, "hint", hint)
 	}

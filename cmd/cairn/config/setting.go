@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cairn-kv/cairn/engine"
 )
 
 // kind is how a setting is written in the file.
@@ -64,23 +66,12 @@ var Settings = []Setting{
 	textSetting("token_file", "file with the bearer token that callers must send", func(c *Config) *string { return &c.TokenFile }, nil),
 	textSetting("tls_cert", "PEM file with the server's certificate", func(c *Config) *string { return &c.TLSCert }, nil),
 	textSetting("tls_key", "PEM file with the certificate's key", func(c *Config) *string { return &c.TLSKey }, nil),
-	{
-		Key: "insecure", kind: flag,
-		Usage: "listen on a non-loopback address without token and TLS",
-		set: func(c *Config, s string) error {
-			v, err := parseBool(s)
-			if err == nil {
-				c.Insecure = v
-			}
-			return err
-		},
-		get: func(c *Config) string { return strconv.FormatBool(c.Insecure) },
-	},
+	flagSetting("insecure", "listen on a non-loopback address without token and TLS", func(c *Config) *bool { return &c.Insecure }),
 	{
 		Key: "shards", kind: number,
 		Usage: "index writers; a source lives on one of them",
 		set: func(c *Config, s string) error {
-			n, err := parseInt(s, 1, MaxShards)
+			n, err := parseInt(s, 1, engine.MaxEngineShards)
 			if err == nil {
 				c.Shards = int(n)
 			}
@@ -106,6 +97,7 @@ var Settings = []Setting{
 		func(c *Config) *time.Duration { return &c.SilentAfter }),
 	durationSetting("shutdown_grace", "bound of an orderly shutdown", MaxGrace,
 		func(c *Config) *time.Duration { return &c.Grace }),
+	flagSetting("degraded_hints", "let sources that lost something for good serve hints", func(c *Config) *bool { return &c.DegradedHints }),
 	textSetting("log.level", "debug, info, warn or error", func(c *Config) *string { return &c.Log.Level },
 		func(s string) error { return oneOf(s, LogLevels) }),
 	textSetting("log.format", "text or json", func(c *Config) *string { return &c.Log.Format },
@@ -138,6 +130,21 @@ func textSetting(key, usage string, field func(*Config) *string, check func(stri
 	}
 }
 
+func flagSetting(key, usage string, field func(*Config) *bool) Setting {
+	return Setting{
+		Key: key, Usage: usage, kind: flag,
+		set: func(c *Config, s string) error {
+			switch s {
+			case "true", "false":
+				*field(c) = s == "true"
+				return nil
+			}
+			return bad("is not a truth value", flag.String())
+		},
+		get: func(c *Config) string { return strconv.FormatBool(*field(c)) },
+	}
+}
+
 func durationSetting(key, usage string, most time.Duration, field func(*Config) *time.Duration) Setting {
 	return Setting{
 		Key: key, Usage: usage, kind: duration,
@@ -161,16 +168,6 @@ func unlessNone(check func(string) error) func(string) error {
 		}
 		return check(s)
 	}
-}
-
-func parseBool(s string) (bool, error) {
-	switch s {
-	case "true":
-		return true, nil
-	case "false":
-		return false, nil
-	}
-	return false, bad("is not a truth value", "true or false")
 }
 
 // parseInt reads a whole number within [least, most].

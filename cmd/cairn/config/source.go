@@ -1,17 +1,29 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/cairn-kv/cairn/engine"
+	"github.com/cairn-kv/cairn/tree"
 )
 
 var sourceKeys = []string{
 	"id", "model", "endpoint", "shards", "replay", "ranks", "protocol", "topic",
-	"policy", "main_group", "first_seq", "python_root", "hint",
+	"policy", "main_group", "first_seq", "python_root", "mm_ids", "hint",
 }
+
+// Words of the enumerations that only the file has; those of the engine are
+// checked by the engine.
+var (
+	policies = []string{tree.Copies: "copies", tree.Set: "set"}
+	mmIDs    = []string{"auto", "bare"}
+)
 
 func (r *reader) sources(c *Config, n ast.Node) {
 	list, ok := n.(*ast.SequenceNode)
@@ -24,48 +36,44 @@ func (r *reader) sources(c *Config, n ast.Node) {
 	}
 }
 
-// source reads one entry; what belongs together inside it is checked here,
-// where the position in the file is still known.
-func (r *reader) source(n ast.Node, path string) Source {
+// source reads one entry. Types are checked here; what the values may be is
+// the engine's to say, in its own words, once all of them are readable.
+func (r *reader) source(n ast.Node, path string) engine.Source {
 	s := defaultSource()
 	at := map[string]ast.Node{}
+	before := len(r.problems)
 	r.mapping(n, path, sourceKeys, func(key string, v ast.Node) bool {
 		at[key] = v
 		p := join(path, key)
 		switch key {
 		case "id":
-			r.text(v, p, &s.ID, checkName)
+			r.text(v, p, &s.ID)
 		case "model":
-			r.text(v, p, &s.Model, checkName)
+			r.text(v, p, &s.Model)
 		case "endpoint":
-			r.text(v, p, &s.Endpoint, func(e string) error { return checkEndpoint(e, 1) })
+			r.text(v, p, &s.Endpoint)
 		case "shards":
 			r.endpoints(v, p, &s.Shards)
 		case "replay":
-			r.text(v, p, &s.Replay, func(e string) error { return checkEndpoint(e, 1) })
+			r.text(v, p, &s.Replay)
 		case "ranks":
-			r.whole(v, p, 1, MaxRanks, func(n uint64) { s.Ranks = int(n) })
+			r.whole(v, p, 1, engine.DefaultMaxRanks, func(n uint64) { s.Ranks = int(n) })
 		case "protocol":
-			r.text(v, p, &s.Protocol, func(name string) error { return oneOf(name, Protocols) })
+			r.text(v, p, &s.Protocol)
 		case "topic":
-			r.text(v, p, &s.Topic, func(t string) error {
-				if len(t) > MaxTopicBytes {
-					return bad(fmt.Sprintf("is %d bytes long", len(t)), fmt.Sprintf("a prefix of at most %d bytes", MaxTopicBytes))
-				}
-				return nil
-			})
+			r.text(v, p, &s.Topic)
 		case "policy":
-			r.text(v, p, &s.Policy, func(name string) error { return oneOf(name, Policies) })
+			r.word(v, p, policies, func(i int) { s.Policy = tree.Policy(i) })
 		case "main_group":
 			r.whole(v, p, 0, math.MaxInt32, func(n uint64) { s.MainGroup = int(n) })
 		case "first_seq":
-			r.whole(v, p, 0, math.MaxUint64-1, func(n uint64) { s.FirstSeq = n })
+			r.whole(v, p, 0, 1, func(n uint64) { s.FirstSeq = n })
 		case "python_root":
-			if b, ok := scalar(v, flag); ok {
-				s.PythonRoot = b == "true"
-			} else {
-				r.wrongType(v, p, flag.String())
-			}
+			root := true
+			r.truth(v, p, &root)
+			s.NoPythonRoot = !root
+		case "mm_ids":
+			r.word(v, p, mmIDs, func(i int) { s.BareMM = mmIDs[i] == "bare" })
 		case "hint":
 			s.Hint = r.hint(v, p)
 		default:
@@ -73,40 +81,32 @@ func (r *reader) source(n ast.Node, path string) Source {
 		}
 		return true
 	})
-	switch n.(type) {
-	case *ast.MappingNode, *ast.MappingValueNode:
-		r.together(n, path, &s, at)
+	if len(r.problems) == before {
+		r.engine(n, path, &s, at)
 	}
 	return s
 }
 
-// together checks the keys of one source against each other.
-func (r *reader) together(n ast.Node, path string, s *Source, at map[string]ast.Node) {
-	for _, key := range []string{"id", "model"} {
-		if at[key] == nil {
-			r.add(n, join(path, key), "", bad("is missing", "every source has an id and a model"))
-		}
-	}
-	endpoint, shards := at["endpoint"], at["shards"]
-	switch {
-	case endpoint == nil && shards == nil:
-		r.add(n, join(path, "endpoint"), "", bad("is missing", "endpoint, or shards with one endpoint per TP shard"))
-	case endpoint != nil && shards != nil:
-		r.add(shards, join(path, "shards"), "", bad("stands beside endpoint", "one of the two: endpoint for an aggregated stream, shards for one stream per TP shard"))
-	}
-	if s.Ranks <= 1 {
+// engine lets the engine judge a source, and says where in the file what it
+// found stands.
+func (r *reader) engine(n ast.Node, path string, s *engine.Source, at map[string]ast.Node) {
+	err := s.Validate()
+	if err == nil {
 		return
 	}
-	check := func(key string, n ast.Node, e string) {
-		if err := checkEndpoint(e, s.Ranks); n != nil && e != "" && err != nil {
-			r.add(n, key, strconv.Quote(e), err)
-		}
+	var f *engine.FieldError
+	if !errors.As(err, &f) {
+		r.add(n, path, "", err)
+		return
 	}
-	check(join(path, "endpoint"), endpoint, s.Endpoint)
-	check(join(path, "replay"), at["replay"], s.Replay)
-	for i, e := range s.Shards {
-		check(fmt.Sprintf("%s.shards[%d]", path, i), shards, e)
+	field := f.Field
+	if i := strings.IndexAny(field, ".["); i >= 0 {
+		field = field[:i]
 	}
+	if v := at[field]; v != nil {
+		n = v
+	}
+	r.add(n, join(path, f.Field), f.Value+":", errors.New(f.Want))
 }
 
 // endpoints reads a list of TP shard endpoints.
@@ -116,61 +116,75 @@ func (r *reader) endpoints(n ast.Node, path string, dst *[]string) {
 		r.wrongType(n, path, "a list with one endpoint per TP shard")
 		return
 	}
-	if len(list.Values) < 2 || len(list.Values) > MaxTPShards {
-		r.add(n, path, "", bad(fmt.Sprintf("has %d endpoints", len(list.Values)), fmt.Sprintf("2 to %d (use endpoint for a source with one stream)", MaxTPShards)))
+	if len(list.Values) == 0 {
+		r.add(n, path, "", bad("is empty", "one endpoint per TP shard"))
 	}
-	seen := map[string]int{}
 	for i, v := range list.Values {
-		p := fmt.Sprintf("%s[%d]", path, i)
 		var e string
-		r.text(v, p, &e, func(e string) error { return checkEndpoint(e, 1) })
-		if before, twice := seen[e]; twice && e != "" {
-			r.add(v, p, strconv.Quote(e), bad(fmt.Sprintf("is %s[%d] too", path, before), "one endpoint per TP shard"))
-		}
-		seen[e] = i
+		r.text(v, fmt.Sprintf("%s[%d]", path, i), &e)
 		*dst = append(*dst, e)
 	}
 }
 
-func (r *reader) hint(n ast.Node, path string) *Hint {
-	h := &Hint{}
-	role := false
-	r.mapping(n, path, []string{"worker_type", "endpoint"}, func(key string, v ast.Node) bool {
+func (r *reader) hint(n ast.Node, path string) *engine.HintConfig {
+	h := &engine.HintConfig{}
+	r.mapping(n, path, []string{"worker_type", "endpoint", "stride"}, func(key string, v ast.Node) bool {
 		p := join(path, key)
 		switch key {
 		case "worker_type":
-			role = true
-			r.text(v, p, &h.WorkerType, func(name string) error { return oneOf(name, WorkerTypes) })
+			r.text(v, p, &h.WorkerType)
 		case "endpoint":
-			r.text(v, p, &h.Endpoint, checkControl)
+			r.text(v, p, &h.Endpoint)
+		case "stride":
+			r.whole(v, p, 1, math.MaxUint16, func(n uint64) { h.Stride = int(n) })
 		default:
 			return false
 		}
 		return true
 	})
-	if !role {
-		r.add(n, join(path, "worker_type"), "", bad("is missing", choice(WorkerTypes)))
-	}
 	return h
 }
 
-// text reads a string and checks it.
-func (r *reader) text(n ast.Node, path string, dst *string, check func(string) error) {
+// text reads a string.
+func (r *reader) text(n ast.Node, path string, dst *string) {
+	if s, ok := scalar(n, text); ok {
+		*dst = s
+	} else {
+		r.wrongType(n, path, text.String())
+	}
+}
+
+// truth reads true or false.
+func (r *reader) truth(n ast.Node, path string, dst *bool) {
+	if s, ok := scalar(n, flag); ok {
+		*dst = s == "true"
+	} else {
+		r.wrongType(n, path, flag.String())
+	}
+}
+
+// word reads one of words and passes on which.
+func (r *reader) word(n ast.Node, path string, words []string, set func(i int)) {
 	s, ok := scalar(n, text)
 	if !ok {
-		r.wrongType(n, path, text.String())
+		r.wrongType(n, path, choice(words))
 		return
 	}
-	if err := check(s); err != nil {
-		r.add(n, path, strconv.Quote(s), err)
-		return
+	for i, w := range words {
+		if s == w {
+			set(i)
+			return
+		}
 	}
-	*dst = s
+	r.add(n, path, strconv.Quote(s), oneOf(s, words))
 }
 
 // whole reads a whole number within [least, most].
 func (r *reader) whole(n ast.Node, path string, least, most uint64, set func(uint64)) {
-	want := fmt.Sprintf("a whole number from %d to %d", least, most)
+	want := fmt.Sprintf("a whole number from %d", least)
+	if most < math.MaxInt32 {
+		want += fmt.Sprintf(" to %d", most)
+	}
 	i, ok := n.(*ast.IntegerNode)
 	if !ok {
 		r.wrongType(n, path, want)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/cairn-kv/cairn/engine/server"
 )
 
 // Validate checks what no single value shows: that sources are told apart,
@@ -20,7 +22,7 @@ func (c *Config) Validate() error {
 	}
 	ids := map[string]int{}
 	for i, s := range c.Sources {
-		if before, twice := ids[s.ID]; twice && s.ID != "" {
+		if before, twice := ids[s.ID]; twice {
 			add(fmt.Sprintf("sources[%d].id", i), strconv.Quote(s.ID), fmt.Sprintf("is the id of sources[%d] too", before), "an id of its own for each source")
 		}
 		ids[s.ID] = i
@@ -32,11 +34,15 @@ func (c *Config) Validate() error {
 		}
 		add(missing, "", "is missing", "both "+given+" and "+missing+", or neither")
 	}
-	if !loopback(c.Listen) && !c.Insecure && (c.TokenFile == "" || c.TLSCert == "") {
+	if _, err := server.CheckBind(c.Listen, c.TokenFile != "", c.TLSCert != "", c.Insecure); err != nil {
 		add("listen", strconv.Quote(c.Listen), "can be reached from other machines",
 			"token_file and tls_cert with it, a loopback address, or insecure: true")
 	}
-	if c.Admin != None && !loopback(c.Admin) && !c.Insecure {
+	if c.Admin == None {
+		return errors.Join(problems...)
+	}
+	// Profiles show memory, prompts included, and the admin listener speaks no TLS.
+	if _, err := server.CheckBind(c.Admin, false, false, c.Insecure); err != nil {
 		add("admin", strconv.Quote(c.Admin), "can be reached from other machines, and profiles show memory",
 			"a loopback address, none, or insecure: true")
 	}

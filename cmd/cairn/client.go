@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// maxReply bounds what a server may make the client read.
+const maxReply = 64 << 20
+
+// client talks to the routes of a running server.
+type client struct {
+	server    string
+	tokenFile string
+	timeout   time.Duration
+	asJSON    bool
+}
+
+func (k *client) flags(f *pflag.FlagSet) {
+	f.StringVar(&k.server, "server", "http://127.0.0.1:8090", "URL of the server")
+	f.StringVar(&k.tokenFile, "token-file", "", "file with the bearer token the server wants")
+	f.DurationVar(&k.timeout, "timeout", 10*time.Second, "how long to wait for the answer")
+	f.BoolVar(&k.asJSON, "json", false, "print the server's answer as it came")
+}
+
+// post sends a request and returns the body of a 200.
+func (k *client) post(ctx context.Context, route string, request any) ([]byte, error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.timeout)
+	defer cancel()
+	url := strings.TrimSuffix(k.server, "/") + route
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--server %q: %w; want a URL such as http://127.0.0.1:8090", k.server, err)}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if k.tokenFile != "" {
+		token, err := os.ReadFile(k.tokenFile)
+		if err != nil {
+			return nil, &usageError{fmt.Errorf("--token-file: %w", err)}
+		}
+		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	}
+	reply, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("no answer from the server: %w", err)
+	}
+	defer reply.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(reply.Body, maxReply))
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer of %s: %w", url, err)
+	}
+	if reply.StatusCode != http.StatusOK {
+		return nil, refusal(url, reply.StatusCode, data)
+	}
+	return data, nil
+}
+
+// refusal makes an error of what the server said.
+func refusal(url string, status int, body []byte) error {
+	var said struct {
+		Error string `json:"error"`
+		Code  string `json:"code"`
+	}
+	if json.Unmarshal(body, &said) == nil && said.Error != "" {
+		return fmt.Errorf("the server refused (%d %s): %s", status, said.Code, said.Error)
+	}
+	return fmt.Errorf("%s answered %d %s", url, status, http.StatusText(status))
+}
+
+// question is the part of a request that query and hint share.
+type question struct {
+	Model   string   `json:"model"`
+	Tokens  []uint32 `json:"tokens"`
+	Adapter string   `json:"adapter,omitempty"`
+	Salt    string   `json:"salt,omitempty"`
+}
+
+// prompt reads the flags of a question.
+type prompt struct {
+	model, tokens, adapter, salt string
+}
+
+func (p *prompt) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&p.model, "model", "", "the model that is asked for (required)")
+	f.StringVar(&p.tokens, "tokens", "", "token ids, separated by commas or space; @FILE reads a file, @- standard input; a JSON list will do (required)")
+	f.StringVar(&p.adapter, "adapter", "", "name of the LoRA adapter; empty is the base model")
+	f.StringVar(&p.salt, "salt", "", "cache salt of the request; empty is none")
+}
+
+func (p *prompt) question(in io.Reader) (question, error) {
+	q := question{Model: p.model, Adapter: p.adapter, Salt: p.salt}
+	if p.model == "" {
+		return q, &usageError{fmt.Errorf("--model is missing; want the model as the server's sources name it")}
+	}
+	text := p.tokens
+	if name, ok := strings.CutPrefix(text, "@"); ok {
+		var data []byte
+		var err error
+		if name == "-" {
+			data, err = io.ReadAll(io.LimitReader(in, maxReply))
+		} else {
+			data, err = os.ReadFile(name)
+		}
+		if err != nil {
+			return q, &usageError{fmt.Errorf("--tokens: %w", err)}
+		}
+		text = string(data)
+	}
+	tokens, err := parseTokens(text)
+	if err != nil {
+		return q, &usageError{err}
+	}
+	q.Tokens = tokens
+	return q, nil
+}
+
+// parseTokens reads token ids, exactly: none passes through a float.
+func parseTokens(text string) ([]uint32, error) {
+	words := strings.FieldsFunc(text, func(r rune) bool {
+		return r == ',' || r == '[' || r == ']' || r == ' ' || r == '\t' || r == '\n' || r == '\r'
+	})
+	if len(words) == 0 {
+		return nil, fmt.Errorf("--tokens is empty; want token ids such as 1,2,3 or @FILE")
+	}
+	tokens := make([]uint32, 0, len(words))
+	for i, w := range words {
+		id, err := strconv.ParseUint(w, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("--tokens: tokens[%d]: %q is not a 32-bit token id", i, w)
+		}
+		tokens = append(tokens, uint32(id))
+	}
+	return tokens, nil
+}

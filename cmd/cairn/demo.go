@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cairn-kv/cairn/perf/demo"
+	"github.com/cairn-kv/cairn/perf/fleet"
+)
+
+func newDemo() *cobra.Command {
+	var o demo.Options
+	var falsify string
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "A simulated fleet, matched, hinted and checked, in about a minute",
+		Long: `Run a fleet of simulated engines inside this process: their caches fill, evict
+and copy between device, host and disk, driven by a real conversation trace, and
+announce it over real ZeroMQ sockets as fast as they can, in the dialects of vLLM
+and SGLang. cairn follows them; every request of the trace is matched and hinted.
+
+All along every answer is judged against what the simulated engines really held,
+which is kept apart from cairn's own code as plain token lists. The exit status
+is 1 if one answer was false. --break makes the fleet publish something wrong,
+to see that the judge notices.`,
+		Example: `  cairn demo
+  cairn demo --duration 10s --json
+  cairn demo --break drop-removes   # must fail`,
+		Args: noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if falsify != "" {
+				b, err := fleet.ParseBreak(falsify)
+				if err != nil {
+					return &usageError{fmt.Errorf("--break: %w", err)}
+				}
+				o.Break = b
+			}
+			out := c.OutOrStdout()
+			o.Live = !o.JSON && demo.Terminal(out)
+			_, err := demo.Run(c.Context(), o, out)
+			return err
+		},
+	}
+	c.Flags().DurationVar(&o.Duration, "duration", demo.DefaultDuration, "how long requests are made; the end takes a few seconds more")
+	c.Flags().IntVar(&o.Requests, "requests", 0, "stop after so many requests; 0 for no limit but the duration")
+	c.Flags().Uint64Var(&o.Seed, "seed", 0, "seed of the fleet's and the router's choices")
+	c.Flags().StringVar(&falsify, "break", "", "falsify what the fleet publishes: drop-removes or reorder")
+	c.Flags().BoolVar(&o.JSON, "json", false, "print the summary as JSON and nothing else")
+	return c
+}
