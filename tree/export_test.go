@@ -2,3 +2,12 @@ package tree
 
 // Check is check for the tests outside the package.
 func (x *Index) Check() error { return x.check() }
+
+// Hook lets a test stop the writer between any two stores that readers can tell
+// apart, and readers within their walks.
+func (x *Index) Hook(write, read func()) {
+	x.hook, x.readHook = nil, read
+	if write != nil {
+		x.hook = func(point) { write() }
+	}
+}

@@ -56,8 +56,14 @@ func (x *Index) claim(at spot, slot *atomic.Uint64, n int) {
 // publish stores a holder's figures in a run after its rows have changed.
 func (x *Index) publish(at spot, l lane, s []atomic.Uint64) (empty bool, one Tier, reach int) {
 	shards := int(x.holders[x.lanes[l.id()].holder].shards)
-	was := int(s[sRes].Load())
+	was, ext := int(s[sRes].Load()), s[sExt].Load()
 	empty, one, reach = x.figures(s, at.class(), shards)
+	if now := s[sExt].Load(); now&0xffff > ext&0xffff && now>>16&0xffff > 0 {
+		// The extension of a reader that went on from the host here would go
+		// on from the device now: no removal, but not the same walk either.
+		at.hd[hVersion].Store(at.hd[hVersion].Load() + version1)
+		x.mark(stepVersion)
+	}
 	if shards > 1 {
 		if exc := uint32(s[sExc].Load()); exc != 0 {
 			s[sRes].Store(uint64(int(s[sRes].Load()) + x.exceptionalResidencies(at, l, s, exc, shards)))
@@ -92,7 +98,8 @@ func (x *Index) exceptionalResidencies(at spot, l lane, s []atomic.Uint64, exc u
 			}
 			head, all := x.supportsOf(l.id(), at.run, p), true
 			for sh := 1; sh < shards && all; sh++ {
-				all = x.findSupport(head, v.name, v.tier, uint8(sh)) != nil
+				o := x.findSupport(head, v.name, v.tier, uint8(sh))
+				all = o != nil && !o.inner && o.span == v.span
 			}
 			if all {
 				n++

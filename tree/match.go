@@ -123,6 +123,7 @@ func (r *reader) walk(root Root) bool {
 			return false
 		}
 		r.steps = append(r.steps, step{run: run, off: p, n: m, link: link, version: version(w0)})
+		r.pause()
 		p += m
 		if len(r.active) == 0 || p == len(h) {
 			ended = false
@@ -183,6 +184,7 @@ func (r *reader) meet(hd []atomic.Uint64, class uint32, p, m uint32) {
 		}
 	}
 	if ref := cellOf(hd[hMain].Load()); ref != 0 {
+		r.pause()
 		for c, i := r.x.cell(ref), 0; i < len(c); i++ {
 			if l := lane(c[i].Load()); l != 0 {
 				r.meetLane(l, p, m, now)
@@ -252,7 +254,9 @@ func (r *reader) meetLane(l lane, p, m uint32, now int32) {
 		a.extend(0, 0, 0, p, m)
 	default:
 		s := r.x.side(l.ref())
-		v, e := s[sView].Load(), s[sExt].Load()
+		v := s[sView].Load()
+		r.pause()
+		e := s[sExt].Load()
 		a.limit(ViewDevice, uint32(v&0xffff), p, m)
 		a.limit(ViewAny, uint32(v>>16&0xffff), p, m)
 		a.limit(ViewDeviceHost, uint32(v>>32&0xffff), p, m)
@@ -369,24 +373,16 @@ func (r *reader) names(dst []uint64, st *step, h Holder, v View, n int) (out []u
 	}
 	k = min(n, r.reachIn(l, v))
 	names := sharedNames(hd, class)
-	var inner, nameless []atomic.Uint64
+	var nameless []atomic.Uint64
 	if l.own() {
 		names = x.ownNames(l.ref(), class)
-		marks := x.side(l.ref())[sMarks].Load()
-		if ref := uint32(marks); ref != 0 {
-			inner = x.plane(class, ref)
-		}
-		if ref := uint32(marks >> 32); ref != 0 {
+		if ref := uint32(x.side(l.ref())[sNameless].Load()); ref != 0 {
 			nameless = x.plane(class, ref)
 		}
 	}
 	whole := true
 	for i := 0; i < k && whole; i++ {
-		switch {
-		case inner != nil && bit(inner, i):
-		case nameless != nil && bit(nameless, i):
-			whole = false
-		default:
+		if whole = nameless == nil || !bit(nameless, i); whole {
 			dst = append(dst, names[i].Load())
 		}
 	}

@@ -7,8 +7,8 @@ import (
 
 // A side record carries what one word cannot: a holder that lies on several
 // tiers of a run, has holes in it, has TP shards, names of its own, or several
-// copies. Readers see the first two words, the names and the two marks of
-// positions without a name; the rest is the writer's arithmetic.
+// copies. Readers see the first two words, the names and the mark of
+// positions without one; the rest is the writer's arithmetic.
 //
 //	s0  device 16, any 16, device∪host 16         leading blocks per view
 //	s1  device 16, host 16, extension end 16
@@ -16,7 +16,7 @@ import (
 //	s3  rows: one plane of bits per (tier, TP shard) that holds anything
 //	s4  own: positions whose name is in the name table under the holder
 //	s5  exceptional: positions whose residencies are in the support lists
-//	s6  inner 32, nameless 32: inside a longer block; no name all shards share
+//	s6  nameless: positions without one name that is true in every view
 //	s7  residencies, kept for holders with TP shards
 const (
 	sView = iota
@@ -25,7 +25,7 @@ const (
 	sRows
 	sOwn
 	sExc
-	sMarks
+	sNameless
 	sRes
 	sideWords
 )
@@ -157,20 +157,7 @@ func (x *Index) setMark(s []atomic.Uint64, class uint32, k, pos int, on bool) {
 			return
 		}
 		ref = x.newPlane(class, 0)
-		s[k].Store(s[k].Load() | uint64(ref))
-	}
-	setBit(x.plane(class, ref), pos, on)
-}
-
-// setNameless is setMark for the second mark of word s6.
-func (x *Index) setNameless(s []atomic.Uint64, class uint32, pos int, on bool) {
-	ref := uint32(s[sMarks].Load() >> 32)
-	if ref == 0 {
-		if !on {
-			return
-		}
-		ref = x.newPlane(class, 0)
-		s[sMarks].Store(s[sMarks].Load() | uint64(ref)<<32)
+		s[k].Store(uint64(ref))
 	}
 	setBit(x.plane(class, ref), pos, on)
 }
@@ -368,7 +355,6 @@ func (x *Index) freeSide(ref, class uint32) {
 	}
 	x.freePlane(class, uint32(s[sOwn].Load()))
 	x.freePlane(class, uint32(s[sExc].Load()))
-	x.freePlane(class, uint32(s[sMarks].Load()))
-	x.freePlane(class, uint32(s[sMarks].Load()>>32))
+	x.freePlane(class, uint32(s[sNameless].Load()))
 	x.sides.release(ref)
 }

@@ -160,34 +160,30 @@ func (x *Index) support(at spot, slot *atomic.Uint64, v support) {
 }
 
 // nameExceptional picks the name that readers see at an exceptional position:
-// one that every shard has. Positions inside longer blocks have none, and
-// positions whose shards share no name stop a list of names.
+// one that stands behind every bit, whatever tier and shard a view asks about.
+// Positions without such a name, those inside longer blocks among them, end a
+// list of names: a reader could not tell which block goes on how far.
 func (x *Index) nameExceptional(at spot, l lane) {
 	s, class := x.side(l.ref()), at.class()
 	head := x.supportsOf(l.id(), at.run, at.pos)
-	shards := int(x.holders[x.lanes[l.id()].holder].shards)
-	inner, good := true, uint32(0)
-	for i := head; i != 0; i = x.supports[i].next {
-		v := &x.supports[i]
-		if v.inner {
+	good := uint32(0)
+	for i := head; i != 0 && good == 0; i = x.supports[i].next {
+		if x.supports[i].inner {
 			continue
 		}
-		inner = false
-		have := 0
-		for sh := 0; sh < shards; sh++ {
-			if x.supportsName(head, v.name, sh) {
-				have++
+		good = i
+		for k := head; k != 0; k = x.supports[k].next {
+			v := &x.supports[k]
+			if f := x.findSupport(head, x.supports[i].name, v.tier, v.shard); f == nil || f.inner {
+				good = 0
+				break
 			}
-		}
-		if have == shards {
-			good = i
 		}
 	}
 	if good != 0 {
 		x.ownNames(l.ref(), class)[at.pos].Store(x.supports[good].name)
 	}
-	x.setMark(s, class, sMarks, at.pos, inner)
-	x.setNameless(s, class, at.pos, !inner && good == 0)
+	x.setMark(s, class, sNameless, at.pos, good == 0)
 }
 
 // unsupport takes n copies of (name, tier, shard) from an exceptional position,
@@ -260,6 +256,5 @@ func (x *Index) simplify(at spot, l lane, head uint32) {
 		x.setMark(s, at.class(), sOwn, at.pos, false)
 	}
 	x.setMark(s, at.class(), sExc, at.pos, false)
-	x.setMark(s, at.class(), sMarks, at.pos, false)
-	x.setNameless(s, at.class(), at.pos, false)
+	x.setMark(s, at.class(), sNameless, at.pos, false)
 }

@@ -1,0 +1,241 @@
+package tree_test
+
+import (
+	"testing"
+
+	"github.com/cairn-kv/cairn/tree"
+)
+
+// during runs change once, at the n-th pause of a walk, and gives the answer.
+// n is raised until the walk has no such pause: so the change is tried at every
+// place where a reader can be overtaken.
+func during(t *testing.T, setup func() (x *tree.Index, query []uint64, change func()), judge func(t *testing.T, pause int, got []tree.Depths)) {
+	t.Helper()
+	for pause := 0; ; pause++ {
+		x, query, change := setup()
+		left, done := pause, false
+		x.Hook(nil, func() {
+			if left == 0 && !done {
+				done = true
+				change()
+			}
+			left--
+		})
+		got := x.NewReader().Match(0, query)
+		if !done {
+			if pause < 3 {
+				t.Fatalf("the walk has only %d pauses", pause)
+			}
+			return
+		}
+		judge(t, pause, got)
+	}
+}
+
+func add(t *testing.T, x *tree.Index) tree.Holder {
+	t.Helper()
+	h, err := x.AddHolder(tree.Copies, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// put stores contents with equal names behind a parent, 0 for none.
+func put(x *tree.Index, h tree.Holder, parent uint64, contents ...uint64) {
+	s := tree.Store{Span: 1, HasParent: parent != 0, Parent: parent}
+	for _, c := range contents {
+		s.Pairs = append(s.Pairs, c, c)
+	}
+	x.Store(tree.Owner{Holder: h}, &s)
+}
+
+func take(x *tree.Index, h tree.Holder, names ...uint64) {
+	x.Remove(tree.Owner{Holder: h}, names)
+}
+
+func anyOf(got []tree.Depths, h tree.Holder) uint32 {
+	for _, d := range got {
+		if d.Holder == h {
+			return d.Units[tree.ViewAny]
+		}
+	}
+	return 0
+}
+
+// Pitfall: a run is freed and comes back as another path's while a reader has
+// compared its contents but not yet read its lanes.
+func TestRunRecycledUnderReader(t *testing.T) {
+	var a, b tree.Holder
+	during(t, func() (*tree.Index, []uint64, func()) {
+		x := tree.New(tree.Options{Seed: 1})
+		a, b = add(t, x), add(t, x)
+		put(x, a, 0, 1, 2, 3, 4)
+		return x, []uint64{1, 2, 3, 4}, func() {
+			take(x, a, 4, 3, 2, 1)
+			put(x, b, 0, 11, 12, 13, 14)
+		}
+	}, func(t *testing.T, pause int, got []tree.Depths) {
+		if n := anyOf(got, b); n != 0 {
+			t.Errorf("pause %d: the holder of another path has %d", pause, n)
+		}
+		if n := anyOf(got, a); n != 0 && n != 4 {
+			t.Errorf("pause %d: %d, was 4 or 0", pause, n)
+		}
+	})
+}
+
+// Pitfall: a holder is cleared and its lane id goes to another holder while a
+// reader carries it.
+func TestLaneIDRecycledUnderReader(t *testing.T) {
+	var a, b tree.Holder
+	during(t, func() (*tree.Index, []uint64, func()) {
+		x := tree.New(tree.Options{Seed: 1})
+		a = add(t, x)
+		put(x, a, 0, 1, 2, 3, 4)
+		return x, []uint64{1, 2, 3, 4}, func() {
+			x.Drop(a)
+			for x.Step() {
+			}
+			b = add(t, x)
+		}
+	}, func(t *testing.T, pause int, got []tree.Depths) {
+		if n := anyOf(got, b); n != 0 {
+			t.Errorf("pause %d: a new holder without blocks has %d", pause, n)
+		}
+	})
+}
+
+// Pitfall: the root block goes first, then all behind it, and a reader that saw
+// the first run whole finds no child: the holder never had just the first run.
+func TestRootRemovedBeforeChildVanishes(t *testing.T) {
+	var a tree.Holder
+	during(t, func() (*tree.Index, []uint64, func()) {
+		x := tree.New(tree.Options{Seed: 1})
+		a = add(t, x)
+		put(x, a, 0, 1, 2, 3, 4)
+		put(x, a, 4, 5)
+		return x, []uint64{1, 2, 3, 4, 5}, func() {
+			take(x, a, 1)
+			take(x, a, 5)
+		}
+	}, func(t *testing.T, pause int, got []tree.Depths) {
+		if n := anyOf(got, a); n != 5 && n != 0 {
+			t.Errorf("pause %d: %d, was 5 then 0", pause, n)
+		}
+	})
+}
+
+// Pitfall: a tail goes, a block behind the hole comes, and a reader that saw
+// the tail counts both.
+func TestHoleUnderReader(t *testing.T) {
+	var a tree.Holder
+	during(t, func() (*tree.Index, []uint64, func()) {
+		x := tree.New(tree.Options{Seed: 1})
+		a = add(t, x)
+		put(x, a, 0, 1, 2, 3, 4)
+		put(x, a, 4, 5, 6)
+		take(x, a, 6)
+		return x, []uint64{1, 2, 3, 4, 5, 6}, func() {
+			take(x, a, 4)
+			put(x, a, 5, 6)
+		}
+	}, func(t *testing.T, pause int, got []tree.Depths) {
+		if n := anyOf(got, a); n != 5 && n != 3 {
+			t.Errorf("pause %d: %d, was 5 then 3", pause, n)
+		}
+	})
+}
+
+// Pitfall: both tiers missed during a move. The union is one figure.
+func TestMoveBetweenTiersUnderReader(t *testing.T) {
+	var a tree.Holder
+	during(t, func() (*tree.Index, []uint64, func()) {
+		x := tree.New(tree.Options{Seed: 1})
+		a = add(t, x)
+		put(x, a, 0, 1, 2, 3, 4)
+		put(x, a, 4, 5, 6)
+		return x, []uint64{1, 2, 3, 4, 5, 6}, func() {
+			x.Place(tree.Owner{Holder: a, Tier: tree.Host}, []uint64{1, 2, 3, 4, 5, 6})
+			take(x, a, 6, 5, 4, 3, 2, 1)
+		}
+	}, func(t *testing.T, pause int, got []tree.Depths) {
+		if n := anyOf(got, a); n != 6 {
+			t.Errorf("pause %d: any tier %d, was 6 all along", pause, n)
+		}
+	})
+}
+
+// Pitfall: a holder missed while lanes move to a larger cell.
+func TestCellGrowsUnderReader(t *testing.T) {
+	var hs []tree.Holder
+	during(t, func() (*tree.Index, []uint64, func()) {
+		x := tree.New(tree.Options{Seed: 1})
+		hs = hs[:0]
+		for range 60 {
+			hs = append(hs, add(t, x))
+		}
+		for _, h := range hs[:11] { // three inline, eight in the first cell
+			put(x, h, 0, 1, 2, 3, 4)
+		}
+		return x, []uint64{1, 2, 3, 4}, func() {
+			for _, h := range hs[11:] {
+				put(x, h, 0, 1, 2, 3, 4)
+			}
+		}
+	}, func(t *testing.T, pause int, got []tree.Depths) {
+		for _, h := range hs[:11] {
+			if n := anyOf(got, h); n != 4 {
+				t.Errorf("pause %d: holder %d has %d, had 4 all along", pause, h, n)
+			}
+		}
+	})
+}
+
+// The writer stops for good inside every multi-step change, at each of its
+// steps; readers answer all the same.
+func TestReadersWaitForNobody(t *testing.T) {
+	for step := 0; ; step++ {
+		x := tree.New(tree.Options{Seed: 1})
+		var hs []tree.Holder
+		for range 14 {
+			hs = append(hs, add(t, x))
+		}
+		left, stopped := step, false
+		r := x.NewReader()
+		x.Hook(func() {
+			if left == 0 {
+				stopped = true
+				for _, q := range [][]uint64{{1, 2, 3, 4, 5, 6}, {1, 2, 9}, {7}} {
+					for _, d := range r.Match(0, q) {
+						if d.Units[tree.ViewAny] > uint32(len(q)) {
+							t.Errorf("step %d: %v", step, d)
+						}
+						r.Names(nil, d.Holder, tree.ViewAny, len(q))
+					}
+				}
+			}
+			left--
+		}, nil)
+		for _, h := range hs {
+			put(x, h, 0, 1, 2, 3, 4, 5, 6)
+			put(x, h, 2, 9)
+			x.Place(tree.Owner{Holder: h, Tier: tree.Host}, []uint64{1, 2, 3})
+		}
+		for _, h := range hs[1:] {
+			take(x, h, 3)
+			take(x, h, 9, 6, 5, 4, 2, 1)
+		}
+		x.Clear(hs[0])
+		for x.Step() {
+		}
+		x.Hide(hs[1])
+		x.Show(hs[1])
+		if !stopped {
+			if step < 100 {
+				t.Fatalf("only %d steps", step)
+			}
+			return
+		}
+	}
+}
