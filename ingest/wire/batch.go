@@ -3,9 +3,9 @@ package wire
 // envelope is what surrounds the events of a batch.
 type envelope struct {
 	Batch
-	events int // offset of the first event
-	tail   int // values behind the events: the rank and whatever follows it
-	end    int // map batches, which are read to their end at once: where the events end
+	events int  // offset of the first event
+	tail   int  // values behind the events: the rank and whatever follows it
+	whole  bool // read to its end
 }
 
 // open reads the envelope of a payload. The rank of an array batch lies behind
@@ -32,6 +32,7 @@ func (c *cursor) open(full bool) (e envelope) {
 		}
 		c.skip(e.Events)
 		c.behind(&e)
+		e.whole = true
 	case classMap:
 		n, _ := c.pairs()
 		found := false
@@ -48,7 +49,6 @@ func (c *cursor) open(full bool) (e envelope) {
 				e.Events = c.list()
 				e.events = c.i
 				c.skip(e.Events)
-				e.end = c.i
 				found = true
 			case "data_parallel_rank", "attn_dp_rank", "dp_rank":
 				c.rank(&e)
@@ -60,6 +60,7 @@ func (c *cursor) open(full bool) (e envelope) {
 			c.fail(ReasonBatchShape)
 		}
 		c.over()
+		e.whole = true
 	default:
 		c.fail(ReasonBatchShape)
 	}

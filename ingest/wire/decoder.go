@@ -88,26 +88,16 @@ func (d *Decoder) Next(ev *Event) (bool, error) {
 	return true, nil
 }
 
-// finish checks what lies behind the events, once.
+// finish checks what lies behind the events of an array batch, once. A map
+// batch was read to its end in Reset.
 func (d *Decoder) finish() error {
-	c := &d.c
-	if c.bad() {
-		return c.err()
+	if c := &d.c; !c.bad() && !d.env.whole {
+		// The rank is what Reset said: see lastRank. Only that there is one, and
+		// that the payload ends where it should, is left to find out.
+		c.behind(&d.env)
+		d.env.whole = true
 	}
-	switch {
-	case d.env.end != 0:
-		if c.i != d.env.end { // cannot be: the same bytes were skipped in Reset
-			c.fail(ReasonBatchShape)
-		}
-	case c.i < len(c.b) || d.env.tail > 0:
-		e := d.env
-		c.behind(&e)
-		if !c.bad() && e.Batch != d.env.Batch {
-			c.fail(ReasonRank)
-		}
-		d.env.tail = 0
-	}
-	return c.err()
+	return d.c.err()
 }
 
 // keepBuffers is how many elements a buffer may keep beyond one batch. Real
