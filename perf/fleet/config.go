@@ -110,35 +110,35 @@ type Config struct {
 	Break Break
 }
 
-// Default is a fleet of nine streams' worth of variety: both engine families,
-// arrays and maps, one and two TP shards, one and two dp ranks, two block
-// sizes, device, host and disk, pools with memory and storage, engines that
-// may exchange hints and engines that may not.
+// Default is a fleet of variety: both engine families, arrays and maps, one
+// and two TP shards, one and two dp ranks, two block sizes, device, host and
+// disk, pools with memory and storage, engines that may exchange hints and
+// engines that may not.
 func Default() []Engine {
 	return []Engine{
 		{ID: "vllm-a", Model: "demo", Dialect: VLLMMap, Protocol: Residency, BlockSize: 16,
-			Device: 2000, Pool: 1500, PoolDisk: 1000, PrivateNames: true, ResetEvery: 4001,
+			Device: 8000, Pool: 5000, PoolDisk: 4000, PrivateNames: true, ResetEvery: 1201,
 			Role: "aggregated", HintEndpoint: "tcp://127.0.0.1:23280"},
 		{ID: "vllm-b", Model: "demo", Dialect: VLLMMap, Protocol: Residency, BlockSize: 16, Shards: 2,
-			Device: 1500, Pool: 3000, PrivateNames: true,
+			Device: 5000, Pool: 12000, PrivateNames: true,
 			Role: "aggregated", HintEndpoint: "tcp://127.0.0.1:23290"},
 		{ID: "sglang-a", Model: "demo", Dialect: SGLangMap, Protocol: HiCache, BlockSize: 16, Shards: 2,
-			Device: 1500, Host: 2500, Pool: 2500, ResetEvery: 3001,
+			Device: 4000, Host: 12000, Pool: 4000, ResetEvery: 1501,
 			Role: "aggregated", HintEndpoint: "tcp://127.0.0.1:23300"},
 		{ID: "sglang-b", Model: "demo", Dialect: SGLangMap, Protocol: HiCache, BlockSize: 32,
-			Device: 800, Host: 1200, Disk: 800, Pool: 2000, PoolDisk: 500,
+			Device: 2500, Host: 4000, Disk: 3000, Pool: 8000, PoolDisk: 2000,
 			Role: "aggregated", HintEndpoint: "tcp://127.0.0.1:23310"},
 		{ID: "sglang-c", Model: "demo", Dialect: SGLangMap, Protocol: HiCache, BlockSize: 16,
-			Device: 1500, Pool: 4000, Role: "aggregated"}, // a pool nobody can dial
+			Device: 6000, Pool: 16000, Role: "aggregated"}, // a pool nobody can dial
 		{ID: "vllm-c", Model: "demo", Dialect: VLLMArray12, BlockSize: 16, Ranks: 2,
-			Device: 1500, Host: 1500, Disk: 1000, PrivateNames: true,
+			Device: 4000, Host: 5000, Disk: 4000, PrivateNames: true,
 			Role: "aggregated", HintEndpoint: "tcp://127.0.0.1:23320"},
 		{ID: "vllm-d", Model: "demo", Dialect: VLLMArray8, BlockSize: 16,
-			Device: 2000, PrivateNames: true, WideNames: true, ResetEvery: 2003},
+			Device: 8000, PrivateNames: true, WideNames: true, ResetEvery: 1003},
 		{ID: "sglang-d", Model: "demo", Dialect: SGLangArray, BlockSize: 32,
-			Device: 1500, Host: 3000, Role: "prefill", HintEndpoint: "tcp://127.0.0.1:23330"},
-		{ID: "plain-a", Model: "plain", Dialect: VLLMMap, BlockSize: 16, Device: 1500, PrivateNames: true},
-		{ID: "plain-b", Model: "plain", Dialect: SGLangMap, BlockSize: 16, Device: 1500, Host: 2000},
+			Device: 3000, Host: 10000, Role: "prefill", HintEndpoint: "tcp://127.0.0.1:23330"},
+		{ID: "plain-a", Model: "plain", Dialect: VLLMMap, BlockSize: 16, Device: 5000, PrivateNames: true},
+		{ID: "plain-b", Model: "plain", Dialect: SGLangMap, BlockSize: 16, Device: 4000, Host: 6000},
 	}
 }
 

@@ -21,7 +21,7 @@ func small() []Engine {
 	for i := range es {
 		e := &es[i]
 		for _, n := range []*int{&e.Device, &e.Host, &e.Disk, &e.Pool, &e.PoolDisk} {
-			*n /= 10
+			*n /= 40
 		}
 		if e.ResetEvery > 0 {
 			e.ResetEvery = 40 + i

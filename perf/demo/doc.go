@@ -1,0 +1,32 @@
+// Package demo is what `cairn demo` runs: a simulated fleet publishes on real
+// sockets, an embedded engine follows it, and every request of a real
+// conversation trace is matched, hinted, judged and sent to an engine.
+//
+//	trace ─► drivers ──► engine.Match, engine.Hint ──► judge ──► Summary
+//	            │                  ▲                     ▲
+//	            └─► fleet.Submit ──┴── events, sockets   └── fleet.Truth
+//
+// # What is judged
+//
+//   - Every figure of every answer must be true at some instant of the
+//     interval of applied sequences that the answer itself names, and that
+//     interval must lie between what earlier answers had seen and what had
+//     been published when the answer came.
+//   - A holder that an answer leaves out must have held nothing at some
+//     instant since then.
+//   - Every block that a hint names must have been in the source's right
+//     domain, on every TP shard; the source's endpoint, the blocks' names and
+//     the threshold must be right.
+//   - A reason for no hint must be the right one; that nobody holds more is
+//     refuted by a holder that held more all the time.
+//   - At the end, when all is applied, answers must be exact to the block,
+//     and every decision the one that the plain rules give.
+//
+// The publishers are never slowed down for the judge: they stop for nothing
+// but a full socket. Config.Break of the fleet falsifies the stream and must
+// make the run fail.
+//
+// # Concurrency
+//
+// Run owns everything it starts and has ended all of it when it returns.
+package demo
