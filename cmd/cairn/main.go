@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -41,7 +42,8 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 		return exitOK
 	}
 	if !errors.Is(err, errReported) {
-		fmt.Fprintf(errs, "cairn: %v\n", err)
+		// Several problems found at once are a line each.
+		fmt.Fprintf(errs, "cairn: %s\n", strings.ReplaceAll(err.Error(), "\n", "\ncairn: "))
 	}
 	var usage *usageError
 	if errors.As(err, &usage) {
