@@ -80,7 +80,8 @@ type Engine struct {
 	models  map[string][]*source
 	roots   map[rootKey]tree.Root
 
-	cancel context.CancelFunc
+	background sync.WaitGroup // removals under way
+	cancel     context.CancelFunc
 }
 
 // index is one shard: an index and its writer.
@@ -194,6 +195,9 @@ func (e *Engine) Close(ctx context.Context) error {
 			errs = append(errs, err)
 		}
 		e.sources.Delete(s.spec.ID)
+	}
+	if err := within(ctx, &e.background); err != nil {
+		errs = append(errs, fmt.Errorf("engine: a removal did not end: %w", err))
 	}
 	// Streams first: a writer that ended under a stream would let it wait for
 	// room that never comes.

@@ -25,6 +25,7 @@ func (e *Engine) Hint(q *Query, t Target, h *HintAnswer) error {
 	}
 	h.Revision = k.revision
 	k.hint(e, m, q, t, h)
+	k.forget()
 	e.queriers.put(k)
 	e.stats.hints[h.Reason].Add(1)
 	e.stats.details[h.Detail].Add(1)

@@ -139,3 +139,35 @@ func TestSnapshotIsPinned(t *testing.T) {
 		t.Errorf("revision %d after a source was added, %d before", after, before)
 	}
 }
+
+// TestHintAcrossUnits: the source is found in another trie than the one that
+// was walked last, and its names and blocks are its own.
+func TestHintAcrossUnits(t *testing.T) {
+	for _, ix := range indexes {
+		t.Run(ix.name, func(t *testing.T) {
+			e := openEngine(t, Options{NewIndex: ix.make})
+			set := func(s *Source) { s.Hint = &HintConfig{WorkerType: "agg", Endpoint: "tcp://10.0.0.1:1"} }
+			small := event{tokens: count(1, 256), size: 16, medium: "GPU"}
+			for i := range 16 {
+				small.names = append(small.names, 1<<63+uint64(i))
+			}
+			addWorker(t, e, "small", "127.0.0.1", 1, dialects[1], set).say(t, small)
+			addWorker(t, e, "large", "127.0.0.1", 1, dialects[1], set).say(t, store(1, "GPU", ""))
+			var h HintAnswer
+			q := &Query{Model: "m", Tokens: count(1, 250)}
+			if err := e.Hint(q, Target{Source: "large"}, &h); err != nil {
+				t.Fatal(err)
+			}
+			want := Place{Source: "small", Depth: 15, Tokens: 240, BlockSize: 16}
+			if h.Best != want || h.Threshold != 4 || h.ThresholdTokens != 64 {
+				t.Errorf("%s: %+v, threshold %d of %d tokens", outcome(&h), h.Best, h.Threshold, h.ThresholdTokens)
+			}
+			if diff := cmp.Diff(small.names[:15], h.Names); diff != "" {
+				t.Errorf("names, want -, got +:\n%s", diff)
+			}
+			if err := e.Hint(q, Target{Source: "small"}, &h); err != nil || outcome(&h) != "no_longer_source" || h.Threshold != 15 {
+				t.Errorf("the other way: %s, threshold %d, %v", outcome(&h), h.Threshold, err)
+			}
+		})
+	}
+}

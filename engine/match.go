@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -26,6 +25,7 @@ func (e *Engine) Match(q *Query, a *Answer) error {
 	}
 	e.stats.matches.Add(1)
 	k.answer(e, m, a)
+	k.forget()
 	e.queriers.put(k)
 	return nil
 }
@@ -57,14 +57,12 @@ func (e *Engine) ask(q *Query) (*querier, *modelView, error) {
 
 // answer turns findings into the caller's answer.
 func (k *querier) answer(e *Engine, m *modelView, a *Answer) {
-	slices.SortFunc(k.found, func(a, b finding) int {
-		return cmp.Or(-cmp.Compare(a.tokens[tree.ViewAny], b.tokens[tree.ViewAny]), cmp.Compare(a.holder, b.holder))
-	})
+	k.sort()
 	// Reserved in one piece, since answers point into it.
 	a.positions = slices.Grow(a.positions, len(k.before))
 	now := time.Now()
-	for i := range k.found {
-		f := &k.found[i]
+	for _, o := range k.order {
+		f := &k.found[k.slot[uint32(o)]-1]
 		h := m.holders[f.holder]
 		ha := HolderAnswer{Source: h.src.spec.ID, Rank: h.rank, Domain: h.domain, BlockSize: h.blockSize()}
 		ha.Freshness = k.freshness(e, m, int(f.holder), now, a)
@@ -81,19 +79,13 @@ func (k *querier) answer(e *Engine, m *modelView, a *Answer) {
 		a.Holders = append(a.Holders, ha)
 	}
 	// Those that were not met may be withheld instead of empty.
-	for i := range k.found {
-		k.slot[k.found[i].holder] = 1
-	}
 	for i, h := range m.holders {
-		if k.slot[i] == 0 && k.visible(e, m, i, now) {
+		if k.slot[i] != 0 || k.visible(e, m, i, now) {
 			continue
 		}
-		if k.slot[i] == 0 {
-			ha := HolderAnswer{Source: h.src.spec.ID, Rank: h.rank, Domain: h.domain, BlockSize: h.blockSize()}
-			ha.Freshness = k.freshness(e, m, i, now, a)
-			a.Flagged = append(a.Flagged, ha)
-		}
-		k.slot[i] = 0
+		ha := HolderAnswer{Source: h.src.spec.ID, Rank: h.rank, Domain: h.domain, BlockSize: h.blockSize()}
+		ha.Freshness = k.freshness(e, m, i, now, a)
+		a.Flagged = append(a.Flagged, ha)
 	}
 }
 

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"math"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 
 	"github.com/cairn-kv/cairn/engine/hint"
@@ -20,6 +22,7 @@ type querier struct {
 	before []shard.Position // per stream of the model, before the walk
 	found  []finding        // holders met
 	slot   []int32          // holder → index in found + 1; all zero between queries
+	order  []uint64         // of findings, deepest first: see sort
 	cands  []hint.Candidate
 
 	revision uint64 // of the view
@@ -189,8 +192,8 @@ func (q *Query) length() int {
 // one holder in several tries are each true, so the deepest counts.
 func (k *querier) walk(m *modelView) {
 	k.found = k.found[:0]
-	for len(k.slot) < len(m.holders) {
-		k.slot = append(k.slot, 0)
+	if n := len(m.holders) - len(k.slot); n > 0 {
+		k.slot = append(k.slot, make([]int32, n)...)
 	}
 	for w, wk := range m.walks {
 		hashes := k.hashes[wk.unit]
@@ -218,9 +221,26 @@ func (k *querier) walk(m *modelView) {
 			}
 		}
 	}
+}
+
+// sort orders the findings: deepest first by any tier, equals in the order of
+// the model's holders. A finding is long and a word is not, so it is words
+// that are moved: what is missing to the deepest, and the holder.
+func (k *querier) sort() {
+	k.order = k.order[:0]
+	for i := range k.found {
+		f := &k.found[i]
+		k.order = append(k.order, uint64(math.MaxUint32-f.tokens[tree.ViewAny])<<32|uint64(f.holder))
+	}
+	slices.Sort(k.order)
+}
+
+// forget empties slot for the next query.
+func (k *querier) forget() {
 	for i := range k.found {
 		k.slot[k.found[i].holder] = 0
 	}
+	k.found = k.found[:0]
 }
 
 // note keeps what every stream of the model had applied before the walk.

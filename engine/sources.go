@@ -256,8 +256,9 @@ func (e *Engine) intern(s *source, k unitKey) (tree.Root, error) {
 
 // RemoveSource stops following a source and takes all it held out of the
 // index. Its blocks are out of all answers when the call begins to wait for
-// the streams to end, which ctx bounds. ErrUnknownSource is wrapped with the
-// id.
+// the streams to end, which ctx bounds; where that is too short, the error is
+// ctx's, the rest is done in the background, and the id is free again once it
+// is. ErrUnknownSource is wrapped with the id.
 func (e *Engine) RemoveSource(ctx context.Context, id string) error {
 	s, ok := e.sources.Load(id)
 	if !ok {
@@ -274,7 +275,9 @@ func (e *Engine) RemoveSource(ctx context.Context, id string) error {
 		delete(e.models, s.spec.Model)
 	}
 	e.publish(s.spec.Model)
+	e.background.Add(1) // under control, so that Close sees it
 	e.control.Unlock()
+	defer e.background.Done()
 
 	s.cancel()
 	err := s.wait(ctx)
@@ -282,12 +285,13 @@ func (e *Engine) RemoveSource(ctx context.Context, id string) error {
 		err = e.drop(ctx, s)
 	}
 	if err != nil {
-		// The caller's patience ended, not the work: finish behind its back.
-		go func() {
+		// The caller's patience ended, not the work: it is finished behind its
+		// back, and Close waits for it.
+		e.background.Go(func() {
 			s.work.Wait()
 			e.forget(s)
 			e.sources.Delete(id)
-		}()
+		})
 		return err
 	}
 	e.sources.Delete(id)
@@ -297,16 +301,24 @@ func (e *Engine) RemoveSource(ctx context.Context, id string) error {
 
 // wait waits for the source's streams to end.
 func (s *source) wait(ctx context.Context) error {
+	if err := within(ctx, &s.work); err != nil {
+		return fmt.Errorf("engine: the streams of source %q did not end: %w", s.spec.ID, err)
+	}
+	return nil
+}
+
+// within waits for a group until ctx ends. The goroutine ends with the group.
+func within(ctx context.Context, g *sync.WaitGroup) error {
 	done := make(chan struct{})
 	go func() {
-		s.work.Wait()
+		g.Wait()
 		close(done)
 	}()
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("engine: the streams of source %q did not end: %w", s.spec.ID, ctx.Err())
+		return ctx.Err()
 	}
 }
 
