@@ -3,6 +3,7 @@ package content
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -261,4 +262,19 @@ func number(t *testing.T, s string) uint64 {
 		t.Fatal(err)
 	}
 	return v
+}
+
+// vLLM pads identifiers that are small numbers with zeros to 64 digits: two
+// images must not become one (seen in a capture of vLLM 0.32.0).
+func TestMultimodalPaddedNumbersDiffer(t *testing.T) {
+	ids := []string{fmt.Sprintf("%064x", 0x1d9061e), fmt.Sprintf("%064x", 0x1d90622)}
+	seen := map[uint64]bool{}
+	for _, id := range ids {
+		a, ok := MultimodalID([]byte(id))
+		b, _ := MultimodalIDString(id)
+		if !ok || a != b || a == 0 || seen[a] {
+			t.Errorf("%s: %d and %d, %v; seen %v", id, a, b, ok, seen)
+		}
+		seen[a] = true
+	}
 }

@@ -34,13 +34,15 @@ func (k *Keys) of(i int) []uint64 {
 }
 
 // MultimodalID returns the key hash of a multimodal identifier: the first 16
-// digits of one that is exactly 64 hexadecimal digits, XXH3-64 of any other.
+// digits of one that is exactly 64 hexadecimal digits, XXH3-64 of any other. 64
+// digits that begin with 16 zeros are a padded number, not a digest: their
+// first digits would be the same for all images, so they count as any other.
 // It returns false for the empty identifier, which is no key.
 func MultimodalID(id []byte) (uint64, bool) {
 	if len(id) == 0 {
 		return 0, false
 	}
-	if v, ok := hexID(id); ok {
+	if v, ok := hexID(id); ok && v != 0 {
 		return v, true
 	}
 	return xxh3.Hash(id), true
@@ -51,7 +53,7 @@ func MultimodalIDString(id string) (uint64, bool) {
 	if len(id) == 64 {
 		var b [64]byte
 		copy(b[:], id)
-		if v, ok := hexID(b[:]); ok {
+		if v, ok := hexID(b[:]); ok && v != 0 {
 			return v, true
 		}
 	}
