@@ -1,0 +1,137 @@
+package shard
+
+import (
+	"context"
+
+	"github.com/cairn-kv/cairn/tree"
+)
+
+const (
+	// A turn of one port ends after so many records, or words.
+	turnRecords = 64
+	turnWords   = 8192
+	// Every so many turns a busy writer does a piece of deferred work.
+	stepTurns = 64
+)
+
+// run is the writer goroutine.
+func (s *Shard) run(ctx context.Context) {
+	defer close(s.done)
+	// A flag instead of ctx.Err in the loop, for that may take a lock.
+	defer context.AfterFunc(ctx, func() {
+		s.closing.Store(true)
+		s.bell.Ring()
+	})()
+	for next := 0; ; {
+		s.runControl()
+		if s.closing.Load() {
+			break
+		}
+		if slot := s.bell.Next(next); slot >= 0 {
+			next = slot + 1
+			s.turn(s.ports[slot])
+			if s.turns++; s.turns%stepTurns == 0 {
+				s.index.Step()
+			}
+			continue
+		}
+		if s.index.Step() {
+			continue
+		}
+		// Ends with ctx too; then the flag is set, now or by a Ring to come.
+		_ = s.bell.Wait(ctx)
+	}
+	s.finish()
+}
+
+// finish closes all rings and applies what they hold. It needs no doorbell: a
+// closed ring gets nothing new, so each is served until it is empty.
+func (s *Shard) finish() {
+	for _, p := range s.ports {
+		if p != nil {
+			p.ring.Close()
+		}
+	}
+	for s.open > 0 {
+		for _, p := range s.ports {
+			if p != nil {
+				s.turn(p)
+			}
+		}
+	}
+}
+
+// attach gives p its place. It runs on the writer goroutine, as control.
+func (s *Shard) attach(p *Port) {
+	p.slot = s.bell.Attach(p.ring)
+	if p.slot == len(s.ports) {
+		s.ports = append(s.ports, nil)
+	}
+	s.ports[p.slot] = p
+	s.open++
+}
+
+// release takes away a port whose ring is closed and empty.
+func (s *Shard) release(p *Port) {
+	s.bell.Detach(p.slot)
+	s.ports[p.slot] = nil
+	s.open--
+	p.show()
+	close(p.released)
+}
+
+// turn applies records of one port until its ring is empty or the turn over.
+func (s *Shard) turn(p *Port) {
+	for records, words := 0, 0; records < turnRecords && words < turnWords; {
+		run := p.ring.Peek()
+		if run == nil {
+			if p.ring.Closed() {
+				s.release(p)
+			}
+			break
+		}
+		// A run ends where a commit or the buffer ends, and so does a record.
+		used := 0
+		for used < len(run) && records < turnRecords && words+used < turnWords {
+			r := record(run[used:])
+			n := r.words()
+			s.apply(p, r[:n:n])
+			used += n
+			records++
+		}
+		p.ring.Release(used)
+		words += used
+	}
+	p.show() // of a batch that goes on
+}
+
+// apply does what one record says.
+func (s *Shard) apply(p *Port, r record) {
+	switch r.kind() {
+	case kindPad:
+		return
+	case kindEnd:
+		p.tally.Batches++
+		p.show()
+		p.progress.publish(uint32(r[2]), r[1])
+		return
+	}
+	p.tally.Records++
+	if r.gen() != s.gens.of(r.holder()) {
+		p.tally.Stale++
+		return
+	}
+	var out tree.Outcome
+	switch r.kind() {
+	case kindStore:
+		s.stored = r.store()
+		out = s.index.Store(r.owner(), &s.stored)
+	case kindPlace:
+		out = s.index.Place(r.owner(), r.names())
+	case kindRemove:
+		out = s.index.Remove(r.owner(), r.names())
+	case kindClear:
+		s.index.ClearShard(r.holder(), r.shard())
+	}
+	p.tally.outcome(out)
+}
