@@ -99,7 +99,10 @@ func (c *cursor) time(e *envelope) {
 	e.Seconds, e.Millis, e.IsMillis = 0, 0, false
 	switch c.class() {
 	case classFloat:
-		e.Seconds = c.float()
+		// NaN and the infinities are no times, and not even equal to themselves.
+		if s := c.float(); s-s == 0 {
+			e.Seconds = s
+		}
 	case classInt:
 		ms, below, _ := c.integer()
 		e.IsMillis = true

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"math"
 	"testing"
 )
 
@@ -27,6 +28,8 @@ func TestEnvelopes(t *testing.T) {
 		{"time before the epoch", pack([]any{-5, []any{remove}}), Batch{IsMillis: true, Events: 1}},
 		{"float32 time", append(append([]byte{fixArray + 2}, mFloat32, 0x3f, 0xc0, 0, 0), pack([]any{remove})...), Batch{Seconds: 1.5, Events: 1}},
 		{"time nil", pack([]any{nil, []any{remove}}), Batch{Events: 1}},
+		{"time not a number", pack([]any{math.NaN(), []any{remove}}), Batch{Events: 1}},
+		{"time infinite", pack([]any{math.Inf(-1), []any{remove}}), Batch{Events: 1}},
 		{"time a text", pack([]any{"now", []any{remove}}), Batch{Events: 1}},
 		{"no events", pack([]any{1.5, []any{}, 0}), Batch{Seconds: 1.5, HasRank: true}},
 		{"map", pack(pairs{"ts", 1.5, "events", []any{remove}, "data_parallel_rank", 2}), Batch{Seconds: 1.5, Events: 1, HasRank: true, Rank: 2}},

@@ -31,7 +31,7 @@ func (k Kind) String() string {
 
 // Batch is the envelope of a payload.
 type Batch struct {
-	Seconds  float64 // wall clock of the publisher; 0 if it sent none
+	Seconds  float64 // wall clock of the publisher; 0 if it sent none, or no finite number
 	Millis   uint64  // the same where IsMillis: the integer as sent, 0 if negative
 	IsMillis bool
 	HasRank  bool // false: the rank is that of the endpoint
