@@ -151,7 +151,7 @@ func (o *Options) fill() error {
 		o.SilentAfter = DefaultSilentAfter
 	}
 	if o.NewIndex == nil {
-		o.NewIndex = newIndex
+		o.NewIndex = func() tree.Interface { return tree.New(tree.Options{}) }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cairn-kv/cairn/engine/hint"
+	"github.com/cairn-kv/cairn/tree"
 )
 
 // TestHintExamples plays the worked examples of the decision through the
@@ -167,6 +168,50 @@ func TestHintAcrossUnits(t *testing.T) {
 			}
 			if err := e.Hint(q, Target{Source: "small"}, &h); err != nil || outcome(&h) != "no_longer_source" || h.Threshold != 15 {
 				t.Errorf("the other way: %s, threshold %d, %v", outcome(&h), h.Threshold, err)
+			}
+		})
+	}
+}
+
+// stingy is an index whose readers name at most so many blocks, as one does
+// whose blocks go while it is asked.
+type stingy struct {
+	tree.Interface
+	most int
+}
+
+type stingyReader struct {
+	tree.Reader
+	most int
+}
+
+func (s stingy) NewReader() tree.Reader { return stingyReader{s.Interface.NewReader(), s.most} }
+
+func (r stingyReader) Names(dst []uint64, h tree.Holder, v tree.View, depth int) []uint64 {
+	return r.Reader.Names(dst, h, v, min(depth, r.most))
+}
+
+// TestFewerNamesThanDepth: the hint names what came if that still beats the
+// target, and is none otherwise.
+func TestFewerNamesThanDepth(t *testing.T) {
+	for _, tc := range []struct {
+		most int
+		want string
+	}{{4, "s/0 worker depth 4"}, {3, "s/0 worker depth 3"}, {2, "no_longer_source"}, {0, "no_longer_source"}} {
+		t.Run(strconv.Itoa(tc.most), func(t *testing.T) {
+			e := openEngine(t, Options{NewIndex: func() tree.Interface { return stingy{tree.New(tree.Options{}), tc.most} }})
+			set := func(s *Source) { s.Hint = &HintConfig{WorkerType: "agg", Endpoint: "tcp://10.0.0.1:1"} }
+			addWorker(t, e, "s", "127.0.0.1", 1, dialects[1], set).say(t, store(4, "GPU", ""))
+			addWorker(t, e, "t", "127.0.0.1", 1, dialects[1], set).say(t, store(2, "GPU", ""))
+			var h HintAnswer
+			if err := e.Hint(prompt(), Target{Source: "t"}, &h); err != nil {
+				t.Fatal(err)
+			}
+			if got := outcome(&h); got != tc.want || h.Threshold != 2 {
+				t.Errorf("%s, threshold %d; want %s, 2", got, h.Threshold, tc.want)
+			}
+			if hinted := h.Reason == hint.Hinted; hinted != (len(h.JSON) > 0) || !hinted && (len(h.Names) > 0 || h.Best != Place{}) || hinted && len(h.Names) != tc.most {
+				t.Errorf("%+v", h)
 			}
 		})
 	}

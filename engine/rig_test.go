@@ -359,7 +359,7 @@ func await(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// hosts gives an address of the machine's own that is not loopback: engines
+// ownAddress is an address of the machine's own that is not loopback: engines
 // publish on such.
 func ownAddress(t testing.TB) string {
 	t.Helper()
