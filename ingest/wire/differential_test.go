@@ -185,7 +185,7 @@ func (g generator) batch() []byte {
 // code with this package, reads the meaning from its tree in the plainest way,
 // and compares.
 func TestAgainstMsgp(t *testing.T) {
-	rounds := 4000
+	rounds := 1500
 	if testing.Short() {
 		rounds = 500
 	}
