@@ -41,6 +41,9 @@ func Run(ctx context.Context, o Options, out io.Writer) (Summary, error) {
 	}
 	e, err := follow(ctx, sources)
 	if err != nil {
+		if ctx.Err() != nil {
+			return Summary{Interrupted: true}, f.Close()
+		}
 		return Summary{}, errors.Join(err, f.Close())
 	}
 	s, err := drive(ctx, o, out, trace, f, e)
@@ -97,6 +100,9 @@ func follow(ctx context.Context, sources []fleet.Source) (*engine.Engine, error)
 // drive runs the traffic, then brings everything to rest and judges it there.
 func drive(ctx context.Context, o Options, out io.Writer, trace []fleet.Arrival, f *fleet.Fleet, e *engine.Engine) (Summary, error) {
 	if err := f.WaitSubscribers(ctx); err != nil {
+		if ctx.Err() != nil {
+			return Summary{Interrupted: true}, nil
+		}
 		return Summary{}, err
 	}
 	t := &traffic{court: newCourt(f, &tally{}), engine: e, trace: trace, limit: uint64(max(o.Requests, 0)), recent: make([]asked, o.Rest)}
