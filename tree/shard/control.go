@@ -68,7 +68,9 @@ func (s *Shard) runControl() {
 		select {
 		case c := <-s.control:
 			if c.state.CompareAndSwap(callWaiting, callTaken) {
+				s.controlling.Store(true)
 				c.fn(s.index)
+				s.controlling.Store(false)
 				close(c.done)
 			}
 		default:

@@ -88,6 +88,23 @@ func TestForget(t *testing.T) {
 	}
 }
 
+func TestGenerationsBelongToControl(t *testing.T) {
+	g := start(t, 0)
+	for name, call := range map[string]func(){
+		"Raise":  func() { g.Raise(1) },
+		"Forget": func() { g.Forget(1) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s outside Do did not panic", name)
+				}
+			}()
+			call()
+		}()
+	}
+}
+
 func TestDoThatIsGivenUpNeverRuns(t *testing.T) {
 	g := start(t, 0)
 	release := g.hold()

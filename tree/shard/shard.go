@@ -54,6 +54,8 @@ type Shard struct {
 	closing   atomic.Bool   // no more control and ports; the writer is to end
 	done      chan struct{} // closed when the writer has ended
 
+	controlling atomic.Bool // the writer runs a function given to Do
+
 	mu      sync.Mutex // of Start and Close
 	started bool
 
@@ -80,7 +82,7 @@ func New(o Options) *Shard {
 		ringBytes: o.RingBytes,
 		bell:      ring.NewDoorbell(),
 		control:   make(chan *call, controlQueue),
-		gens:      newGenerations(),
+		gens:      generations{current: make(map[tree.Holder]uint32)},
 		done:      make(chan struct{}),
 	}
 }

@@ -117,7 +117,7 @@ func (s *Shard) apply(p *Port, r record) {
 		return
 	}
 	p.tally.Records++
-	if r.gen() != s.gens.of(r.holder()) {
+	if r.gen() != s.gens.current[r.holder()] {
 		p.tally.Stale++
 		return
 	}
