@@ -78,6 +78,9 @@ func peerStep(l line, blocks map[uint64][]uint32) (step, error) {
 		return step{}, err
 	}
 	s := step{op: x.Kind, source: strconv.FormatUint(x.WorkerID, 10), rank: x.Event.Rank}
+	if s.rank < 0 || s.rank >= maxRanks {
+		return s, fmt.Errorf("line %d: dp_rank %d: want 0 to %d", l.number, s.rank, maxRanks-1)
+	}
 	d := &x.Event.Data
 	switch {
 	case x.Kind == "drop":

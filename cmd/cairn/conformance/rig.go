@@ -56,9 +56,6 @@ func newRig(o Options) (*rig, error) {
 	return &rig{engine: e, options: o, sources: map[string]*rigged{}}, nil
 }
 
-// reclaim is how long the index may take to give memory of cleared holders back.
-const reclaim = 5 * time.Second
-
 // maxRanks is the number of dp ranks a played source may have: more than any
 // engine's, for vectors state ranks at random.
 const maxRanks = 1024

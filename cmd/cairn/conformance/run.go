@@ -26,6 +26,10 @@ type Options struct {
 	// NewIndex makes the index of a shard. Nil: tree.New. Tests give the
 	// reference model.
 	NewIndex func() tree.Interface
+
+	// patience is how long counters and tables may take to become what a file
+	// says. What never does runs into it. 0 means five seconds.
+	patience time.Duration
 }
 
 // DefaultTimeout is the bound of one file: far above what a good one needs.
@@ -36,6 +40,9 @@ const DefaultTimeout = 2 * time.Minute
 func Run(ctx context.Context, paths []string, o Options) (*Report, error) {
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
+	}
+	if o.patience == 0 {
+		o.patience = 5 * time.Second
 	}
 	report := &Report{}
 	for _, path := range paths {

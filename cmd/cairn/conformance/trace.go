@@ -116,6 +116,9 @@ func parseStep(raw json.RawMessage) (step, error) {
 		return s, fmt.Errorf("%s: %w", s.op, err)
 	}
 	s.source, s.rank, s.model = a.Src, a.Rank, a.Model
+	if s.rank < 0 || s.rank >= maxRanks {
+		return s, fmt.Errorf("%s: rank %d: want 0 to %d", s.op, s.rank, maxRanks-1)
+	}
 	if s.model == "" {
 		s.model = defaultModel
 	}

@@ -302,7 +302,7 @@ func (p *playing) baseline(ctx context.Context, what string, empty tree.Stats, h
 		}
 		return f
 	}
-	ctx, cancel := context.WithTimeout(ctx, reclaim)
+	ctx, cancel := context.WithTimeout(ctx, p.rig.options.patience)
 	defer cancel()
 	// If the time runs out, the comparison shows what is left.
 	_ = p.rig.until(ctx, func() bool {

@@ -138,7 +138,7 @@ func playMove(ctx context.Context, f *File, r *rig, s *script, m *move) error {
 		compare(f, s.line, s.ID, m.text, m.state, r.stream(s.ID, 0).State.String())
 	default:
 		// What is dropped has no sequence to wait for: the count itself is awaited.
-		limit, cancel := context.WithTimeout(ctx, reclaim)
+		limit, cancel := context.WithTimeout(ctx, r.options.patience)
 		defer cancel()
 		_ = r.until(limit, func() bool { return streamCount(r.stream(s.ID, 0), m.verb) == m.n }, func() string { return m.text })
 		compare(f, s.line, s.ID, m.text, m.n, streamCount(r.stream(s.ID, 0), m.verb))

@@ -1,0 +1,143 @@
+package conformance
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// TestIntegersAreExact holds the values that a float64 would bend.
+func TestIntegersAreExact(t *testing.T) {
+	for in, want := range map[string]name{
+		"0":                    {},
+		"1":                    {value: 1},
+		"9007199254740991":     {value: 1<<53 - 1},
+		"9007199254740993":     {value: 1<<53 + 1},
+		"9223372036854775807":  {value: 1<<63 - 1},
+		"9223372036854775808":  {value: 1 << 63},
+		"18446744073709551615": {value: 1<<64 - 1},
+		"-1":                   {value: 1<<64 - 1, negative: true},
+		"-9223372036854775808": {value: 1 << 63, negative: true},
+		`"00ff"`:               {bytes: []byte{0, 255}},
+		`"000102030405060708"`: {bytes: []byte{0, 1, 2, 3, 4, 5, 6, 7, 8}},
+	} {
+		var got name
+		if err := json.Unmarshal([]byte(in), &got); err != nil || got.value != want.value || got.negative != want.negative || !bytes.Equal(got.bytes, want.bytes) {
+			t.Errorf("%s: got %+v, %v; want %+v", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"1.0", "1e3", "18446744073709551616", "-9223372036854775809", "true", "{}", `"xyz"`, `"0"`} {
+		var got name
+		if err := json.Unmarshal([]byte(in), &got); err == nil {
+			t.Errorf("%s is taken for %+v", in, got)
+		}
+	}
+}
+
+func TestOlder(t *testing.T) {
+	releases := []string{"0.4.6.post5", "0.4.7", "0.4.10", "0.5.5.post3", "0.5.6", "0.9.0.1", "0.9.2", "0.17.1", "1.0"}
+	for i, a := range releases {
+		for j, b := range releases {
+			if got := older(a, b); got != (i < j) {
+				t.Errorf("older(%s, %s) = %v", a, b, got)
+			}
+		}
+	}
+}
+
+func TestScriptsThatAreRefused(t *testing.T) {
+	for _, text := range []string{
+		"", "live", "live 0", "live x: +a", "live 0: a", "live 0: +e", "live 0: +a^e", "live 0: -b^a", "live 0: ",
+		"live 2^64: +a", "live 2^200: +a", "live 1..0: empty", "live 0..9999999: empty", "frames head", "? 1..4", "? 1..4 -> x", "gaps many", "frob",
+	} {
+		if m, err := parseMove(text); err == nil {
+			t.Errorf("%q is taken for %+v", text, m)
+		}
+	}
+	m, err := parseMove("live 2^64-1: +a +c^b -x")
+	if err != nil || m.first != 1<<64-1 || m.last != m.first || len(m.events) != 3 || m.events[1].parent.value != 102 {
+		t.Errorf("got %+v, %v", m, err)
+	}
+}
+
+// TestBoundsOfFiles refuses what would make the runner hold too much.
+func TestBoundsOfFiles(t *testing.T) {
+	dir := t.TempDir()
+	write := func(base string, data []byte) string {
+		name := filepath.Join(dir, base)
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	long := bytes.Repeat([]byte("x"), maxLine+1)
+	if _, err := readLines(write("long.jsonl", long)); err == nil || !strings.Contains(err.Error(), "a line of more than") {
+		t.Errorf("a long line: %v", err)
+	}
+	var packed bytes.Buffer
+	w, err := zstd.NewWriter(&packed, zstd.WithWindowSize(2*maxWindow), zstd.WithEncoderConcurrency(1), zstd.WithSingleSegment(false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 * maxWindow / len(long) {
+		w.Write(long[:1<<20])
+		w.Write(long)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readLines(write("window.jsonl.zst", packed.Bytes())); err == nil || !strings.Contains(err.Error(), "window") {
+		t.Errorf("a wide window: %v", err)
+	}
+	if _, err := readLines(write("cut.jsonl.zst", packed.Bytes()[:10])); err == nil {
+		t.Error("a cut file is read")
+	}
+}
+
+// FuzzLine parses lines of every format. It must refuse or accept, never panic.
+func FuzzLine(f *testing.F) {
+	for _, file := range []string{"testdata/cases/wire.jsonl", "testdata/cases/index.jsonl", "testdata/cases/replay.jsonl", "scripts.jsonl", "testdata/captures/dynamo/hashes.jsonl"} {
+		lines, err := readLines(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, l := range lines[:min(5, len(lines))] {
+			f.Add(l.data)
+		}
+	}
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		l := line{number: 1, data: data}
+		kind, err := formatOf(l)
+		if err != nil {
+			return
+		}
+		switch kind {
+		case kindWire:
+			if v, err := parseVector(l); err == nil {
+				v.paths()
+				v.owned()
+			}
+		case kindIndex:
+			if t, err := parseTrace(l); err == nil {
+				for i := range t.steps {
+					if s := &t.steps[i]; s.op == "store" {
+						for d := range numDialects {
+							d.batch(0, s.event)
+						}
+					}
+				}
+			}
+		case kindTransport:
+			_, _ = parseScript(l)
+		case kindCapture:
+			_, _ = parseCapture([]line{l, l})
+		default:
+			_ = playHashes(&File{}, []line{l})
+		}
+	})
+}
