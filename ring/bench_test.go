@@ -11,7 +11,8 @@ import (
 )
 
 // The benchmarks pass 32-byte items from the benchmark's goroutine to another
-// and report ns per item. One iteration is one chunk of items; "batch" hands
+// and report ns per item. xsync's queue cannot park, so both its ends yield when
+// they find it full or empty. One iteration is one chunk of items; "batch" hands
 // the chunk over at once, "item" one by one.
 //
 //	go test -run - -bench . -count 10 ./ring/ | benchstat -col /via -

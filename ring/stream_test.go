@@ -86,9 +86,13 @@ func produce(ctx context.Context, r *ring.Ring[uint64], n uint64) error {
 }
 
 func TestStream(t *testing.T) {
+	n := uint64(200_000)
+	if testing.Short() || raceEnabled {
+		n = 20_000
+	}
 	for _, capacity := range []int{2, 4, 16, 4096} {
 		t.Run(fmt.Sprintf("capacity %d", capacity), func(t *testing.T) {
-			count(t, ring.New[uint64](capacity), 200_000)
+			count(t, ring.New[uint64](capacity), n)
 		})
 	}
 }
