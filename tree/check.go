@@ -148,7 +148,7 @@ func (c *checker) holders(id uint32, hd []atomic.Uint64, class uint32, n int) er
 // lane checks one holder's figures in a run against its rows.
 func (c *checker) lane(id uint32, hd []atomic.Uint64, class uint32, l lane, n int) error {
 	x := c.x
-	if x.lanes[l.id()].holder == 0 && l.id() >= uint32(len(x.lanes)) {
+	if l.id() >= uint32(len(x.lanes)) {
 		return fmt.Errorf("no such lane id")
 	}
 	if l.plain() {
@@ -159,7 +159,7 @@ func (c *checker) lane(id uint32, hd []atomic.Uint64, class uint32, l lane, n in
 	}
 	s := x.side(l.ref())
 	view, ext, res := s[sView].Load(), s[sExt].Load(), s[sRes].Load()
-	empty, _, _ := x.figures(s, class, int(x.holders[x.lanes[l.id()].holder].shards))
+	empty, _, _ := x.figures(s, class, int(x.lanes[l.id()].shards))
 	s[sRes].Store(res)
 	if view != s[sView].Load() || ext != s[sExt].Load() {
 		return fmt.Errorf("figures %#x %#x, rows say %#x %#x", view, ext, s[sView].Load(), s[sExt].Load())
@@ -204,7 +204,7 @@ func (c *checker) supports(id, class uint32, l lane, p int) error {
 			}
 		}
 	}
-	for sh := 0; sh < int(x.holders[x.lanes[l.id()].holder].shards); sh++ {
+	for sh := 0; sh < int(x.lanes[l.id()].shards); sh++ {
 		for t := Device; t < NumTiers; t++ {
 			if _, ok := x.supportOn(l.id(), spot{run: id, pos: p}, t, uint8(sh)); !ok && x.holdsOn(l, class, p, t, uint8(sh)) {
 				return fmt.Errorf("bit of tier %d shard %d without support", t, sh)

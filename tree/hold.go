@@ -5,7 +5,6 @@ import "sync/atomic"
 // op is the event being applied: one owner's, one call's.
 type op struct {
 	lane   uint32
-	holder uint32 // index of the holder
 	tier   Tier
 	shard  uint8
 	shards int
@@ -55,7 +54,7 @@ func (x *Index) claim(at spot, slot *atomic.Uint64, n int) {
 
 // publish stores a holder's figures in a run after its rows have changed.
 func (x *Index) publish(at spot, l lane, s []atomic.Uint64) (empty bool, one Tier, reach int) {
-	shards := int(x.holders[x.lanes[l.id()].holder].shards)
+	shards := int(x.lanes[l.id()].shards)
 	was, ext := int(s[sRes].Load()), s[sExt].Load()
 	empty, one, reach = x.figures(s, at.class(), shards)
 	if now := s[sExt].Load(); now&0xffff > ext&0xffff && now>>16&0xffff > 0 {
@@ -165,8 +164,7 @@ func (x *Index) lower(at spot, slot *atomic.Uint64, n int, t Tier, shard uint8) 
 	if l.own() {
 		x.forgetOwn(at, slot, l, gone, lo, hi)
 	}
-	x.bury(at, lo, hi)
-	x.settle(at.run)
+	x.settle(at.run, x.bury(at, lo, hi))
 	if gone {
 		x.freeSide(l.ref(), class)
 	}
@@ -188,11 +186,12 @@ func (x *Index) forgetOwn(at spot, slot *atomic.Uint64, l lane, gone bool, lo, h
 }
 
 // bury takes the shared names of positions that nobody holds any more out of
-// the name table. Their contents stay while blocks behind them need the path.
-func (x *Index) bury(at spot, lo, hi int) {
+// the name table, and reports whether the run's last one is among them. Their
+// contents stay while blocks behind them need the path.
+func (x *Index) bury(at spot, lo, hi int) (endDied bool) {
 	dead := &x.dead
 	if !x.uncovered(at.run, at.hd, lo, hi, dead) {
-		return
+		return false
 	}
 	class := at.class()
 	names := sharedNames(at.hd, class)
@@ -203,6 +202,8 @@ func (x *Index) bury(at spot, lo, hi int) {
 			setNamed(at.hd, class, p, p+1, false)
 		}
 	}
+	last := count(at.hd[hVersion].Load()) - 1
+	return hi > last && dead[last>>6]>>(last&63)&1 != 0
 }
 
 // holdOne adds n copies of a block of one unit to the holder at a position that

@@ -23,9 +23,9 @@ type holderState struct {
 // laneState is what the writer knows of a lane id. A holder that is cleared
 // goes on under another id; the old one is free when no lane carries it.
 type laneState struct {
-	holder      uint32
-	own         int // names under this id in the name table
-	runs        int // runs with a lane of this id
+	shards      uint8 // of the holder; stays when the id is retired
+	own         int   // names under this id in the name table
+	runs        int   // runs with a lane of this id
 	residencies int
 	logHead     uint32 // newest block of the log of runs
 	logged      int    // entries in the log, stale ones included
@@ -68,7 +68,7 @@ func (x *Index) AddHolder(p Policy, shards int) (Holder, error) {
 	} else {
 		return 0, ErrFull
 	}
-	id, err := x.newLaneID(i)
+	id, err := x.newLaneID(uint8(shards))
 	if err != nil {
 		return 0, err
 	}
@@ -87,7 +87,7 @@ func (x *Index) AddHolder(p Policy, shards int) (Holder, error) {
 
 // newLaneID finds an id that no lane carries, finishing deferred work for one
 // if it must.
-func (x *Index) newLaneID(holder uint32) (uint32, error) {
+func (x *Index) newLaneID(shards uint8) (uint32, error) {
 	id := uint32(0)
 	for {
 		if n := len(x.lanesFree); n > 0 {
@@ -104,7 +104,7 @@ func (x *Index) newLaneID(holder uint32) (uint32, error) {
 			return 0, ErrFull
 		}
 	}
-	x.lanes[id] = laneState{holder: holder}
+	x.lanes[id] = laneState{shards: shards}
 	return id, nil
 }
 
@@ -133,10 +133,10 @@ func (x *Index) Clear(h Holder) {
 		return
 	}
 	x.retire(old)
-	id, err := x.newLaneID(uint32(h) & 0xffff)
+	id, err := x.newLaneID(s.shards)
 	for err != nil { // every id is in use: wait for our own to come free
 		x.reclaim(1 << 20)
-		id, err = x.newLaneID(uint32(h) & 0xffff)
+		id, err = x.newLaneID(s.shards)
 	}
 	s.lane = id
 	x.publishOwner(h, s)
@@ -191,7 +191,7 @@ func (x *Index) begin(o Owner) bool {
 		x.op.out.Reason = BadOwner
 		return false
 	}
-	x.op.lane, x.op.holder, x.op.tier, x.op.shard = s.lane, uint32(o.Holder)&0xffff, o.Tier, o.Shard
+	x.op.lane, x.op.tier, x.op.shard = s.lane, o.Tier, o.Shard
 	x.op.shards, x.op.rule = int(s.shards), s.rule
 	if len(x.retired) > 0 {
 		keep := x.op
@@ -302,8 +302,7 @@ func (x *Index) dropLane(at spot, slot *atomic.Uint64) {
 	x.lanes[l.id()].runs--
 	x.mark(stepLower)
 	at.pos = 0
-	x.bury(at, 0, cnt)
-	x.settle(at.run)
+	x.settle(at.run, x.bury(at, 0, cnt))
 	x.freeSide(l.ref(), class)
 }
 
@@ -338,7 +337,7 @@ func (x *Index) ClearShard(h Holder, shard int) {
 	if !hidden {
 		x.setHidden(h, true)
 	}
-	x.op = op{lane: s.lane, holder: uint32(h) & 0xffff, shard: uint8(shard), shards: int(s.shards), rule: s.rule}
+	x.op = op{lane: s.lane, shard: uint8(shard), shards: int(s.shards), rule: s.rule}
 	ls := &x.lanes[s.lane]
 	for k := ls.waitHead; k != 0; {
 		next := x.waits[k].next

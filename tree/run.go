@@ -280,16 +280,16 @@ func (x *Index) unlinkRun(id uint32) uint32 {
 	return parent
 }
 
-// settle brings a run's count down to what still has a reason: blocks held by
-// someone, or children behind them. It bumps the version whatever happens, so
-// that one store tells readers of the lowering before it and of the trim. Runs
-// without any reason are freed, and their parents looked at.
-func (x *Index) settle(id uint32) {
+// settle tells readers of the lowering before it, by the version, and brings a
+// run's count down to what still has a reason if its end has lost one: blocks
+// held by someone, or children behind them. Runs without any reason are freed,
+// and their parents looked at.
+func (x *Index) settle(id uint32, endDied bool) {
 	for !isRoot(id) {
 		hd := x.run(id)
 		w0 := hd[hVersion].Load()
 		n := count(w0)
-		if n > 0 {
+		if endDied {
 			n = min(n, max(lastChild(hd, classOf(id)), x.covered(id, hd)))
 		}
 		hd[hVersion].Store((version(w0)+1)<<countBits | uint64(n))
@@ -298,6 +298,6 @@ func (x *Index) settle(id uint32) {
 		if n > 0 || m.children() > 0 || m.holders() > 0 || hd[hLink].Load() == 0 {
 			return
 		}
-		id = x.unlinkRun(id)
+		id, endDied = x.unlinkRun(id), true
 	}
 }
