@@ -201,18 +201,6 @@ func (r *rig) settle(ctx context.Context, id string, rank int) error {
 	return nil
 }
 
-// settleAll settles every stream.
-func (r *rig) settleAll(ctx context.Context) error {
-	for id, s := range r.sources {
-		for rank := range s.feeds {
-			if err := r.settle(ctx, id, rank); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // until waits for what has no event of its own: the engine shows counters and
 // states, but calls nobody when they change.
 func (r *rig) until(ctx context.Context, done func() bool, what func() string) error {

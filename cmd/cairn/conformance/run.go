@@ -16,9 +16,6 @@ import (
 
 // Options say how files are played. The zero value is good.
 type Options struct {
-	// Direct connects publishers and streams inside the process, without
-	// sockets of the system.
-	Direct bool
 	// Shards is the number of index shards. 0 means 1.
 	Shards int
 	// Timeout bounds one file. 0 means DefaultTimeout.
