@@ -17,8 +17,9 @@
 //   - Every block that a hint names must have been in the source's right
 //     domain, on every TP shard; the source's endpoint, the blocks' names and
 //     the threshold must be right.
-//   - A reason for no hint must be the right one; that nobody holds more is
-//     refuted by a holder that held more all the time.
+//   - A reason for no hint must be the right one. A holder that held more all
+//     the time may go unnamed now and then, since an index may give fewer names
+//     than blocks while they move; that is counted, and may not be a habit.
 //   - At the end, when all is applied, answers must be exact to the block,
 //     and every decision the one that the plain rules give.
 //

@@ -255,30 +255,31 @@ func TestHintsAreJudged(t *testing.T) {
 	}
 }
 
-// TestMissedHints: once the holders have been seen, nobody may say that there
-// is no source.
+// TestMissedHints: once the holders have been seen, saying that nobody may
+// serve is false, and saying that nobody holds more is a miss, of which there
+// may be few.
 func TestMissedHints(t *testing.T) {
-	for _, c := range []struct {
-		reason hint.Reason
-		best   engine.Place
-		want   string
-	}{
-		{hint.NoLongerSource, engine.Place{}, "held 128 tokens at the least"},
-		{hint.Ineligible, engine.Place{Source: "w", Tokens: 128}, "held 128 tokens at the least"},
-	} {
-		t.Run(c.reason.String(), func(t *testing.T) {
-			b := newBench(t)
-			expect(t, b.judged(b.honest()), "")
-			b.begin()
-			b.end()
-			h := &engine.HintAnswer{Reason: c.reason, Best: c.best}
-			if c.reason == hint.Ineligible {
-				h.Detail = hint.DetailStateAgent
-			}
-			b.hint("m", b.prompt, engine.Target{Source: "r", Rank: 0}, h)
-			expect(t, b.tally.told(), c.want)
-		})
+	target := engine.Target{Source: "r"}
+	b := newBench(t)
+	expect(t, b.judged(b.honest()), "")
+	b.begin()
+	b.end()
+	for range 5 {
+		b.hint("m", b.prompt, target, &engine.HintAnswer{Reason: hint.NoLongerSource})
 	}
+	b.tally.missing()
+	expect(t, b.tally.told(), "")
+	b.hint("m", b.prompt, target, &engine.HintAnswer{Reason: hint.NoLongerSource})
+	b.tally.missing()
+	expect(t, b.tally.told(), "6 hints missed, 0 given")
+
+	b = newBench(t)
+	expect(t, b.judged(b.honest()), "")
+	b.begin()
+	b.end()
+	b.hint("m", b.prompt, target, &engine.HintAnswer{Reason: hint.Ineligible, Detail: hint.DetailStateAgent,
+		Best: engine.Place{Source: "w", Tokens: 128}})
+	expect(t, b.tally.told(), "w/0/cache_owner held 128 tokens at the least")
 }
 
 // TestRest: at rest only the outcome of the plain rules is right.

@@ -134,6 +134,7 @@ func drive(ctx context.Context, o Options, out io.Writer, trace []fleet.Arrival,
 		err = t.settle(ctx, e)
 		interrupted = ctx.Err() != nil
 	}
+	t.tally.missing()
 	s := summarize(t.tally, f, e, took)
 	s.Interrupted = interrupted
 	s.Broken = map[fleet.Break]string{fleet.DropRemoves: "drop-removes", fleet.Reorder: "reorder"}[o.Break]

@@ -53,6 +53,7 @@ type Summary struct {
 	} `json:"answers"`
 	Hints struct {
 		True    uint64            `json:"true"`
+		Missed  uint64            `json:"missed"` // names came short while things moved
 		Blocks  uint64            `json:"blocks_named"`
 		Reasons map[string]uint64 `json:"reasons"`
 	} `json:"hints"`
@@ -91,7 +92,7 @@ func summarize(t *tally, f *fleet.Fleet, e *engine.Engine, took time.Duration) S
 	a.Judged, a.Spanning, a.Absent, a.Bounds = t.answers.Load(), t.spanning.Load(), t.absent.Load(), t.bounds.Load()
 	a.Whole, a.Inside = t.figures[fleet.Whole].Load(), t.figures[fleet.Inside].Load()
 	a.Unjudged, a.Withheld, a.AtRest = t.unjudged.Load(), t.withheld.Load(), t.rest.Load()
-	s.Hints.True, s.Hints.Blocks, s.Hints.Reasons = t.hints.Load(), t.blocks.Load(), reasons(t)
+	s.Hints.True, s.Hints.Missed, s.Hints.Blocks, s.Hints.Reasons = t.hints.Load(), t.missed.Load(), t.blocks.Load(), reasons(t)
 	s.False, s.Examples = t.falses.Load(), t.told()
 	return s
 }
@@ -185,7 +186,7 @@ func (s *Summary) WriteText(w io.Writer) error {
 	if a.Unjudged+a.Bounds+a.Withheld > 0 {
 		line("", "%d too old to judge, %d judged by bounds, %d withheld by their freshness", a.Unjudged, a.Bounds, a.Withheld)
 	}
-	line("hints", "%d true, naming %d blocks", s.Hints.True, s.Hints.Blocks)
+	line("hints", "%d true, naming %d blocks; %d missed, whose names came short", s.Hints.True, s.Hints.Blocks, s.Hints.Missed)
 	for _, name := range sortedKeys(s.Hints.Reasons) {
 		line("", "%-28s %d", name, s.Hints.Reasons[name])
 	}

@@ -31,6 +31,7 @@ type tally struct {
 	withheld atomic.Uint64                  // holders whose depths were withheld
 
 	hints   atomic.Uint64
+	missed  atomic.Uint64 // no_longer_source, though somebody held more all the time
 	blocks  atomic.Uint64 // named by hints
 	reasons [hint.NumReasons]atomic.Uint64
 	details [hint.NumDetails]atomic.Uint64

@@ -101,7 +101,7 @@ type Config struct {
 	// Seed makes the engines' choices repeatable.
 	Seed uint64
 	// Retention is the number of sequences a stream's history keeps, 0 counts
-	// as 8,192. Answers about older ones cannot be judged.
+	// as 4,096. Answers about older ones cannot be judged.
 	Retention int
 	// Queue is the number of requests that wait at a shard before Submit
 	// does, 0 counts as 32.

@@ -99,7 +99,7 @@ func New(c Config) (*Fleet, error) {
 		c.Host = "127.0.0.1"
 	}
 	if c.Retention <= 0 {
-		c.Retention = 8192
+		c.Retention = 4096
 	}
 	if c.Queue <= 0 {
 		c.Queue = 32
