@@ -7,17 +7,23 @@ import (
 	"github.com/cairn-kv/cairn/tree/shard"
 )
 
-// set publishes what a domain's word is worth from a position on.
+// set publishes what a domain's word is worth now.
 func (s *Stream) set(d Domain, n *standing) {
 	if d == CacheOwner && s.opt.Pool == PoolNone {
 		return
 	}
 	old := s.standings[d].Load()
-	n.since = time.Now()
+	n.since, n.begin, n.short = time.Now(), s.begin, s.short
 	s.standings[d].Store(n)
 	if old.state != n.state || old.cause != n.cause {
 		s.log.Info("state", "domain", d.String(), "state", n.state.String(), "was", old.state.String(), "cause", string(n.cause), "seq", s.seq)
 	}
+}
+
+// begins notes that the batch at hand is the first of a history. Answers short
+// of it are worth short, whatever happens.
+func (s *Stream) begins(short State) {
+	s.begin, s.short = s.here(), short
 }
 
 // here is the position of the batch at hand.
@@ -49,7 +55,7 @@ func (s *Stream) lateJoin() {
 	s.counters.add(countLosses, 1)
 	for d := range NumDomains {
 		s.spoil(d, true)
-		s.set(d, &standing{state: Degraded, cause: CauseLateJoin, from: s.here(), before: Connecting})
+		s.set(d, &standing{state: Degraded, cause: CauseLateJoin})
 	}
 }
 
@@ -70,17 +76,18 @@ func (s *Stream) restart(ctx context.Context, late bool) error {
 		s.counters.add(countLosses, 1)
 	}
 	s.log.Info("publisher restarted", "seq", s.seq)
-	before := Connecting
+	short := Connecting
 	if s.fenced {
-		before = Fenced
+		short = Fenced
 	}
 	s.fenced = false
 	s.clearing = true
 	s.incarnation++
+	s.begins(short)
 	// First the state, then the incarnation: whoever has seen the new one must
 	// not take what is left of the old for it.
 	for d := range NumDomains {
-		next := standing{state: Exact, from: s.here(), before: before}
+		next := standing{state: Exact}
 		switch {
 		case late:
 			next.state, next.cause = Degraded, CauseLateJoin
@@ -133,7 +140,7 @@ func (s *Stream) settleStates() {
 		}
 		s.whole[d] = false
 		if old := s.standings[d].Load(); old.state != Exact {
-			s.set(d, &standing{state: Exact, from: s.here(), before: s.unexact[d]})
+			s.set(d, &standing{state: Exact, from: s.here(), before: old.state})
 		}
 	}
 }
@@ -148,6 +155,6 @@ func (s *Stream) mend(d Domain, rank int) {
 		}
 	}
 	if s.standings[d].Load().state == Degraded {
-		s.whole[d], s.unexact[d] = true, Degraded
+		s.whole[d] = true
 	}
 }

@@ -46,24 +46,36 @@ const (
 	CauseLink        Cause = "disconnected" // the link is down
 )
 
-// standing is what a stream's word in one domain is worth, and from where on.
+// standing is what a stream's word in one domain is worth, by the position
+// that an answer's walk began at:
+//
+//	──────────────┬───────────────┬─────────────▶
+//	     short    │    before     │    state
+//	            begin           from
+//
 // Immutable; replaced as a whole.
 type standing struct {
 	state State
 	cause Cause
 	since time.Time
-	// from is the position answers must have reached for state to hold; those
-	// short of it are worth before.
+	// begin is the first batch of the history that state is about. An answer
+	// short of it may have seen what is left of the one before.
+	begin shard.Position
+	short State
+	// from is the batch that led to state, if that is better than before.
 	from   shard.Position
 	before State
 }
 
 // at is the state for an answer whose walk began at p.
 func (s *standing) at(p shard.Position) (State, Cause) {
-	if reached(p, s.from) {
-		return s.state, s.cause
+	switch {
+	case !reached(p, s.begin):
+		return s.short, ""
+	case !reached(p, s.from):
+		return s.before, ""
 	}
-	return s.before, ""
+	return s.state, s.cause
 }
 
 // reached reports whether p is at from or behind it.

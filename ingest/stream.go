@@ -44,6 +44,8 @@ type Stream struct {
 	// What the stream taught.
 	slots  [NumDomains][]slot
 	losses [NumDomains]bool // something was lost since the domain was last begun anew
+	begin  shard.Position   // the first batch of this history
+	short  State            // what answers short of it are worth
 	fenced bool
 	unit   int // of the stores so far, 0 before the first
 	roots  []root
@@ -52,10 +54,9 @@ type Stream struct {
 	decoder   wire.Decoder
 	event     wire.Event
 	seq       uint64
-	clearing  bool              // everything is cleared in front of the batch
-	pieces    bool              // it is longer than the ring, and checked
-	whole     [NumDomains]bool  // to be called exact when it is committed
-	unexact   [NumDomains]State // what answers short of it are worth then
+	clearing  bool             // everything is cleared in front of the batch
+	pieces    bool             // it is longer than the ring, and checked
+	whole     [NumDomains]bool // to be called exact when it is committed
 	tally     tally
 	contents  []uint64
 	keys      content.Keys
@@ -253,6 +254,9 @@ func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []b
 	s.seq = n
 	s.lastSeq.Store(n)
 	s.received.Store(true)
+	if first {
+		s.begins(Connecting)
+	}
 	switch {
 	case v.Kind == seq.Restart:
 		if err := s.restart(ctx, v.Missing > 0); err != nil {
@@ -268,7 +272,7 @@ func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []b
 		}
 	case first:
 		for d := range s.whole {
-			s.whole[d], s.unexact[d] = true, Connecting
+			s.whole[d] = true
 		}
 	}
 	s.linkProven()
