@@ -91,7 +91,7 @@ func (s *Stream) undecodable(ctx context.Context, bad *wire.Error) error {
 	s.port.Rollback()
 	s.tally.reset()
 	s.counters.wire[bad.Reason].Add(1)
-	s.log.Warn("batch cannot be decoded", "seq", s.seq, "error", bad)
+	s.log.Log(ctx, s.lossLevel(), "batch cannot be decoded", "seq", s.seq, "error", bad)
 	if s.lose(CauseUndecodable) {
 		return s.fence(ctx, CauseUndecodable)
 	}

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/cairn-kv/cairn/tree/shard"
@@ -47,6 +48,15 @@ func (s *Stream) lose(cause Cause) (fence bool) {
 	}
 	s.clearing = true
 	return false
+}
+
+// lossLevel is how loud a loss is: one that follows others changes nothing and
+// must not flood the log.
+func (s *Stream) lossLevel() slog.Level {
+	if s.standings[Worker].Load().state == Degraded {
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
 }
 
 // lateJoin begins a history whose beginning is unknown. Nothing was taught of

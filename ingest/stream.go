@@ -266,7 +266,7 @@ func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []b
 	case v.Kind == seq.Gap && first:
 		s.lateJoin()
 	case v.Kind == seq.Gap:
-		s.log.Warn("batches are missing", "seq", n, "missing", v.Missing)
+		s.log.Log(ctx, s.lossLevel(), "batches are missing", "seq", n, "missing", v.Missing)
 		if s.lose(CauseGap) {
 			return s.fence(ctx, CauseGap)
 		}

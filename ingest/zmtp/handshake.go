@@ -80,8 +80,10 @@ func (c *bufConn) note(p []byte) {
 
 func (c *bufConn) Write(p []byte) (int, error) {
 	if c.announce != 0 && len(p) == greetingSize && p[0] == 0xff {
-		p[11] = c.announce
+		greeting := [greetingSize]byte(p)
+		greeting[11] = c.announce
 		c.announce = 0
+		return c.Conn.Write(greeting[:])
 	}
 	return c.Conn.Write(p)
 }
