@@ -5,7 +5,7 @@ BIN       ?= bin/cairn
 COUNT     ?= 1
 BENCH     ?= .
 BENCHPKGS ?= ./ring/... ./ingest/... ./tree/... ./perf/...
-PROFILE   ?= ./tree
+PROFILE   ?= ./perf/bench
 FUZZTIME  ?= 30s
 ARGS      ?=
 
@@ -33,7 +33,7 @@ race: ## run all tests under the race detector
 bench: ## run the benchmarks, ready for benchstat (COUNT=10, BENCH=regexp, BENCHPKGS=packages)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(BENCHPKGS)
 
-profile: ## CPU and allocation profile of one package's benchmarks (PROFILE=./tree, BENCH=regexp)
+profile: ## CPU and allocation profile of one package's benchmarks (PROFILE=./perf/bench, BENCH=regexp)
 	@mkdir -p bin
 	$(GO) test -run '^$$' -bench '$(BENCH)' -o bin/profile.test -cpuprofile bin/cpu.prof -memprofile bin/mem.prof $(PROFILE)
 	$(GO) tool pprof -top -nodecount 25 bin/profile.test bin/cpu.prof

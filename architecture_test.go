@@ -110,7 +110,7 @@ var arrows = []struct {
 	{"ring", nil},
 	{"tree", nil},
 	{"tree/content", nil},
-	{"tree/model", []string{"tree"}},
+	{"tree/model/...", []string{"tree", "tree/model/..."}}, // the reference, for tests
 	{"tree/shard", []string{"ring", "tree"}},
 	{"ingest/wire", []string{"tree/content"}},
 	{"ingest/zmtp", nil},

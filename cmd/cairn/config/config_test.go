@@ -1,6 +1,8 @@
 package config
 
 import (
+	"fmt"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -250,5 +252,29 @@ func TestEverySettingHasAVariable(t *testing.T) {
 	}
 	if len(variables) > 0 {
 		t.Errorf("variables without a setting: %v", variables)
+	}
+}
+
+// TestSettingsAreDocumented holds the tables of docs/configuration.md against
+// the settings and the keys of a source.
+func TestSettingsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Default()
+	for _, s := range Settings {
+		row := fmt.Sprintf("| `%s` | `%s` | `--%s` | `%s` |", s.Key, s.Variable(), s.Flag(), s.Get(&c))
+		if s.Get(&c) == "" {
+			row = strings.Replace(row, "``", "", 1)
+		}
+		if !strings.Contains(strings.ReplaceAll(string(text), "|  |", "| |"), strings.ReplaceAll(row, "|  |", "| |")) {
+			t.Errorf("no row %s", row)
+		}
+	}
+	for _, key := range append(sourceKeys[:len(sourceKeys)-1:len(sourceKeys)-1], "hint.worker_type", "hint.endpoint", "hint.stride") {
+		if !strings.Contains(string(text), "\n| `"+key+"` |") {
+			t.Errorf("no row of the source's key %s", key)
+		}
 	}
 }
