@@ -12,17 +12,16 @@ import (
 // version, so an answer whose versions still stand was true at one instant for
 // each holder and view.
 type reader struct {
-	x        *Index
-	query    []uint64
-	steps    []step
-	active   []active
-	mark     []uint32 // by lane id: stamp of the walk that met it
-	at       []int32  // by lane id: where in active
-	stamp    uint32
-	done     []Depths
-	stopped  []stopped
-	plea     plea
-	answered []Depths
+	x       *Index
+	query   []uint64
+	steps   []step
+	active  []active
+	mark    []uint32 // by lane id: stamp of the walk that met it
+	at      []int32  // by lane id: where in active
+	stamp   uint32
+	done    []Depths
+	stopped []stopped
+	plea    plea
 }
 
 // step is one run the walk went through.
@@ -308,13 +307,19 @@ func (r *reader) room(id int) {
 }
 
 // emit writes the answer, deepest first: who is active to the end is deepest,
-// then those who stopped, last first.
+// then those who stopped, last first. A holder whose views were read at two
+// instants may have stopped in one view before another: it is put in order.
 func (r *reader) emit() {
 	for i := range r.active {
 		r.give(r.active[i].lane, &r.active[i].units)
 	}
 	for i := len(r.stopped) - 1; i >= 0; i-- {
 		r.give(r.stopped[i].lane, &r.stopped[i].units)
+	}
+	for i := 1; i < len(r.done); i++ {
+		for k := i; k > 0 && r.done[k].Units[ViewAny] > r.done[k-1].Units[ViewAny]; k-- {
+			r.done[k], r.done[k-1] = r.done[k-1], r.done[k]
+		}
 	}
 }
 

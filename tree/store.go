@@ -37,9 +37,10 @@ func (x *Index) Store(o Owner, s *Store) Outcome {
 	at := place{run: rootRun(s.Root)}
 	known := true
 	if s.HasParent {
-		if p, ok := x.resolve(s.Parent); ok {
+		// A parent that waits under a newer meaning is not the block it was.
+		if p, ok := x.resolve(s.Parent); ok && x.findWaiting(s.Parent) == 0 {
 			at = place{p.run, p.pos + 1}
-		} else if known = s.Parent == 0; !known && !s.KeepMeaning {
+		} else if known = s.Parent == 0 && !ok; !known && !s.KeepMeaning {
 			x.wait(0, n, s.Parent)
 			return x.op.out
 		}

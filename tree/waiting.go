@@ -3,9 +3,10 @@ package tree
 import "slices"
 
 // waiting is one block kept aside because its parent is not known to the
-// owner's shard, with its copies on each tier. In one shard a name is either
-// held or waiting, never both, and waits once. A block of several units keeps
-// its further contents in a chain of entries behind more.
+// owner's shard, with its copies on each tier. A name waits once in a shard; it
+// may be held there too, as the block it meant before: what waits changes
+// nothing until its parent comes. A block of several units keeps its further
+// contents in a chain of entries behind more.
 type waiting struct {
 	name    uint64
 	parent  uint64
@@ -45,8 +46,8 @@ func (x *Index) findWaiting(name uint64) uint32 {
 }
 
 // wait keeps blocks [i, n) of the event aside; the first behind parent, each
-// further one behind the one before it. A name that is held or waits already
-// means this block from now on: its copies wait with it.
+// further one behind the one before it. A name that waits already means this
+// block from now on: its copies wait with it.
 func (x *Index) wait(i, n int, parent uint64) {
 	ls := x.op.lane
 	for ; i < n; i++ {
@@ -55,11 +56,6 @@ func (x *Index) wait(i, n int, parent uint64) {
 		if k := x.findWaiting(name); k != 0 {
 			copies = x.waits[k].n
 			x.dropWaiting(k)
-		} else if old, ok := x.resolve(name); ok {
-			x.moves = x.moves[:0]
-			x.take(old, i)
-			copies = x.moves[0].n
-			x.moves = x.moves[:0]
 		}
 		x.addCopies(&copies, x.op.tier)
 		x.enqueue(i, parent, copies)

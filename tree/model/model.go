@@ -30,7 +30,8 @@ type holder struct {
 
 // shard is what one TP shard of a holder knows.
 type shard struct {
-	blocks  map[uint64]*block   // every name with copies, resident or waiting
+	blocks  map[uint64]*block   // every resident name
+	aside   map[uint64]*block   // every waiting name; it may be resident too, as another block
 	covers  map[*place][]*block // resident blocks by each position they cover
 	waiting map[uint64][]*block // waiting blocks by parent name, in order
 }
@@ -128,32 +129,43 @@ func (m *Model) Store(o tree.Owner, s *tree.Store) (out tree.Outcome) {
 	at, parent := m.root(s.Root), s.Parent
 	if s.HasParent && (s.Parent != 0 || sh.resident(0) != nil) {
 		at = nil
-		if p := sh.resident(s.Parent); p != nil {
+		// A parent that waits under a newer meaning is not the block it was.
+		if p := sh.resident(s.Parent); p != nil && sh.aside[s.Parent] == nil {
 			at = p.at
 		}
 	}
 	var stored []uint64
 	for i := 0; i < len(s.Pairs); i += 1 + s.Span {
 		name, contents := s.Pairs[i], s.Pairs[i+1:i+1+s.Span]
-		b := sh.blocks[name]
-		keep := s.KeepMeaning && b != nil && (b.at != nil || !s.SkipUnknown)
-		if s.KeepMeaning && s.SkipUnknown && !keep {
+		b, keep := sh.blocks[name], s.KeepMeaning
+		switch {
+		case keep && b != nil:
+		case keep && s.SkipUnknown:
 			out.Unknown++
 			at, parent = nil, name
 			continue
-		}
-		if b == nil {
-			b = &block{name: name}
-			sh.blocks[name] = b
-		}
-		if !keep {
-			m.announce(sh, b, at, parent, contents, &out)
+		case keep && sh.aside[name] != nil:
+			b = sh.aside[name]
+		case at == nil: // kept aside; what the name means now stays till its parent comes
+			b = sh.aside[name]
+			if b == nil {
+				b = &block{name: name}
+			}
+			m.setAside(sh, b, parent, contents)
+		default:
+			b = m.announce(sh, name, m.extend(at, contents), contents, &out)
+			if w := sh.aside[name]; w != nil { // older: its copies mean this block too
+				m.forget(sh, w)
+				b.gain(h.policy, &w.copies)
+			}
 		}
 		b.add(h.policy, o.Tier, &out)
 		at, parent = b.at, name
-		stored = append(stored, name)
+		if b.at != nil {
+			stored = append(stored, name)
+		}
 	}
-	m.settle(sh, stored, &out)
+	m.settle(h.policy, sh, stored, &out)
 	for m.waiting(h) > m.maxWaiting {
 		m.dropOldest(h)
 		out.Dropped++
@@ -190,6 +202,9 @@ func (m *Model) Remove(o tree.Owner, names []uint64) (out tree.Outcome) {
 	for _, name := range names {
 		b := sh.blocks[name]
 		if b == nil || b.copies[o.Tier] == 0 {
+			b = sh.aside[name]
+		}
+		if b == nil || b.copies[o.Tier] == 0 {
 			out.Unknown++
 			continue
 		}
@@ -223,7 +238,7 @@ func (m *Model) Stats() (st tree.Stats) {
 		st.Holders++
 		st.Waiting += m.waiting(h)
 		for _, sh := range h.shards {
-			st.Names += len(sh.blocks)
+			st.Names += len(sh.blocks) + len(sh.aside)
 		}
 		for name := range h.shards[0].blocks {
 			st.Residencies += h.residencies(name)
@@ -253,53 +268,65 @@ func judge(sh *shard, s *tree.Store) tree.Reason {
 	return tree.Accepted
 }
 
-// announce gives b its meaning: contents behind the place at, or waiting for
-// the name parent when at is nil. Its copies go with it.
-func (m *Model) announce(sh *shard, b *block, at *place, parent uint64, contents []uint64, out *tree.Outcome) {
-	var end *place
-	if at != nil {
-		end = m.extend(at, contents)
-	}
-	was := b.at
-	if end != nil && end == was && len(contents) == len(b.contents) {
-		return
-	}
-	if end != nil {
-		end.ends++ // before the old place goes: they may share a path
-	}
-	m.unplace(sh, b)
-	if was != nil {
+// announce makes a name mean the block that ends at end. Its copies, if it is
+// resident already, go with it.
+func (m *Model) announce(sh *shard, name uint64, end *place, contents []uint64, out *tree.Outcome) *block {
+	b := sh.blocks[name]
+	if b == nil {
+		b = &block{name: name}
+		sh.blocks[name] = b
+	} else if end == b.at && len(contents) == len(b.contents) {
+		return b
+	} else {
 		out.Moved++
 	}
+	end.ends++ // before the old place goes: they may share a path
+	m.unplace(sh, b)
 	b.contents = slices.Clone(contents)
-	if end != nil {
-		sh.cover(b, end)
-		return
-	}
+	sh.cover(b, end)
+	return b
+}
+
+// setAside makes a name wait for the name parent as a block of these contents.
+func (m *Model) setAside(sh *shard, b *block, parent uint64, contents []uint64) {
+	m.unplace(sh, b)
+	b.contents = slices.Clone(contents)
 	m.clock++
 	b.parent, b.since = parent, m.clock
+	sh.aside[b.name] = b
 	sh.waiting[parent] = append(sh.waiting[parent], b)
 }
 
-// settle attaches what waits for the given names, and what waits for that.
-func (m *Model) settle(sh *shard, work []uint64, out *tree.Outcome) {
-	for ; len(work) > 0; work = work[1:] {
-		p := sh.resident(work[0])
-		if p == nil {
-			continue
+// gain adds copies on all tiers.
+func (b *block) gain(p tree.Policy, n *[tree.NumTiers]int) {
+	for t := range n {
+		b.copies[t] += n[t]
+		if p == tree.Set {
+			b.copies[t] = min(b.copies[t], 1)
 		}
-		for _, b := range sh.waiting[p.name] {
-			end := m.extend(p.at, b.contents)
-			end.ends++
-			sh.cover(b, end)
-			for _, n := range b.copies {
+	}
+}
+
+// settle attaches what waits for the given names, and what waits for that.
+func (m *Model) settle(p tree.Policy, sh *shard, work []uint64, out *tree.Outcome) {
+	for ; len(work) > 0; work = work[1:] {
+		parent := work[0]
+		for _, w := range slices.Clone(sh.waiting[parent]) {
+			at := sh.blocks[parent]
+			if at == nil {
+				break
+			}
+			end := m.extend(at.at, w.contents)
+			m.forget(sh, w)
+			b := m.announce(sh, w.name, end, w.contents, out)
+			b.gain(p, &w.copies)
+			for _, n := range w.copies {
 				if n > 0 {
 					out.New++
 				}
 			}
 			work = append(work, b.name)
 		}
-		delete(sh.waiting, p.name)
 	}
 }
 
@@ -344,11 +371,18 @@ func (m *Model) unplace(sh *shard, b *block) {
 
 func (m *Model) forget(sh *shard, b *block) {
 	m.unplace(sh, b)
+	if b.at == nil && sh.aside[b.name] == b {
+		delete(sh.aside, b.name)
+		return
+	}
 	delete(sh.blocks, b.name)
 }
 
 func (m *Model) clear(h *holder, i int) {
 	for _, b := range h.shards[i].blocks {
+		m.forget(h.shards[i], b)
+	}
+	for _, b := range h.shards[i].aside {
 		m.forget(h.shards[i], b)
 	}
 }
@@ -426,6 +460,7 @@ func (m *Model) owner(o tree.Owner) (*holder, *shard) {
 func newShard() *shard {
 	return &shard{
 		blocks:  map[uint64]*block{},
+		aside:   map[uint64]*block{},
 		covers:  map[*place][]*block{},
 		waiting: map[uint64][]*block{},
 	}
@@ -441,8 +476,5 @@ func (sh *shard) cover(b *block, end *place) {
 
 // resident returns the block of a name, nil unless it is resident.
 func (sh *shard) resident(name uint64) *block {
-	if b := sh.blocks[name]; b != nil && b.at != nil {
-		return b
-	}
-	return nil
+	return sh.blocks[name]
 }

@@ -193,14 +193,23 @@ func TestRules(t *testing.T) {
 			{store: root(21, 1)},
 			{ask: []uint64{1, 2}, want: dev(2)},
 		}},
-		{"a resident name announced behind an unknown parent waits", tree.Copies, 1, []step{
+		{"a resident name announced behind an unknown parent stays until the parent comes", tree.Copies, 1, []step{
 			{store: root(11, 1)},
-			{store: behind(99, 11, 1), out: &tree.Outcome{Waiting: 1, Moved: 1}},
-			{ask: []uint64{1}},
+			{store: behind(99, 11, 1), out: &tree.Outcome{Waiting: 1}},
+			{ask: []uint64{1}, want: dev(1)},
 			{store: root(99, 9)},
+			{ask: []uint64{1}},
 			{ask: []uint64{9, 1}, want: dev(2)},
 			{remove: []uint64{11}},
 			{ask: []uint64{9, 1}, want: dev(2)},
+		}},
+		{"a child of a name that waits under a newer meaning waits too", tree.Copies, 1, []step{
+			{store: root(11, 1)},
+			{store: behind(99, 11, 3)},
+			{store: behind(11, 12, 2), out: &tree.Outcome{Waiting: 1}},
+			{ask: []uint64{1, 2}, want: dev(1)},
+			{store: root(99, 9)},
+			{ask: []uint64{9, 3, 2}, want: dev(3)},
 		}},
 		{"a waiting name announced behind a known parent waits no more", tree.Copies, 1, []step{
 			{store: behind(99, 11, 1), tier: tree.Host},

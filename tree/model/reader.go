@@ -135,11 +135,13 @@ func (m *Model) Blocks() (list []Block) {
 			continue
 		}
 		for s, sh := range h.shards {
-			for name, b := range sh.blocks {
-				for t, n := range b.copies {
-					if n > 0 {
-						o := tree.Owner{Holder: tree.Holder(i + 1), Tier: tree.Tier(t), Shard: uint8(s)}
-						list = append(list, Block{o, name, n, b.at == nil})
+			for _, set := range []map[uint64]*block{sh.blocks, sh.aside} {
+				for name, b := range set {
+					for t, n := range b.copies {
+						if n > 0 {
+							o := tree.Owner{Holder: tree.Holder(i + 1), Tier: tree.Tier(t), Shard: uint8(s)}
+							list = append(list, Block{o, name, n, b.at == nil})
+						}
 					}
 				}
 			}

@@ -2,6 +2,7 @@ package differ_test
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -407,7 +408,9 @@ type recorder struct {
 	errors []string
 }
 
-func (r *recorder) Helper() {}
+func (r *recorder) Helper()             {}
+func (r *recorder) Logf(string, ...any) {}
+func (r *recorder) FailNow()            { runtime.Goexit() }
 func (r *recorder) Errorf(format string, v ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -434,6 +437,7 @@ type torn struct {
 	clears bool
 	late   bool
 	ahead  bool
+	alone  atomic.Int64 // readers; one alone is served well
 }
 
 func (x *torn) Clear(h tree.Holder) {
@@ -452,19 +456,21 @@ func (x *torn) Clear(h tree.Holder) {
 	x.Model.Clear(h)
 }
 
-func (x *torn) NewReader() tree.Reader { return &tornReader{Reader: x.Model.NewReader(), x: x} }
+func (x *torn) NewReader() tree.Reader {
+	x.alone.Add(1)
+	return &tornReader{Reader: x.Model.NewReader(), x: x}
+}
 
 type tornReader struct {
 	tree.Reader
 	x    *torn
-	n    atomic.Int64
-	root tree.Root
-	old  []tree.Depths
+	n atomic.Int64
 }
 
 func (r *tornReader) Match(root tree.Root, contents []uint64) []tree.Depths {
 	a := r.Reader.Match(root, contents)
 	switch {
+	case r.x.alone.Load() == 1:
 	case r.x.late && r.n.Add(1)%50 == 0 && len(a) > 0: // an answer of before, as if a walk had mixed two instants
 		time.Sleep(100 * time.Microsecond)
 		b := slices.Clone(a)
@@ -486,12 +492,12 @@ func (r *tornReader) Match(root tree.Root, contents []uint64) []tree.Depths {
 
 func TestRaceCatches(t *testing.T) {
 	for _, c := range []struct {
-		name, profile string
-		wrong         torn
+		name, profile       string
+		clears, late, ahead bool
 	}{
-		{"a clear seen half", "race-clears", torn{clears: true}},
-		{"a depth nobody had", "race-holes", torn{late: true}},
-		{"a holder left out", "race-holes", torn{ahead: true}},
+		{"a clear seen half", "race-clears", true, false, false},
+		{"a depth nobody had", "race-holes", false, true, false},
+		{"a holder left out", "race-holes", false, false, true},
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
 			for _, p := range differ.RaceProfiles() {
@@ -500,12 +506,15 @@ func TestRaceCatches(t *testing.T) {
 				}
 				rec := &recorder{TB: t}
 				newIndex := func() tree.Interface {
-					w := c.wrong
-					w.Model = model.New()
-					return &w
+					return &torn{Model: model.New(), clears: c.clears, late: c.late, ahead: c.ahead}
 				}
 				for seed := uint64(1); seed < 6 && len(rec.errors) == 0; seed++ {
-					differ.Race(rec, newIndex, p, seed, differ.RaceOptions{Ops: 500, Cycles: 4, Queries: 6})
+					done := make(chan struct{})
+					go func() { // of its own, so that FailNow may end it
+						defer close(done)
+						differ.Race(rec, newIndex, p, seed, differ.RaceOptions{Ops: 500, Cycles: 4, Queries: 6})
+					}()
+					<-done
 				}
 				if len(rec.errors) == 0 {
 					t.Error("not caught")

@@ -76,9 +76,12 @@ func Race(t testing.TB, newIndex func() tree.Interface, p Profile, seed uint64, 
 	if o.Within == 0 {
 		o.Within = time.Minute
 	}
-	r := &race{t: t, o: o, index: newIndex(), truth: foretell(p, seed, o.Ops, min(o.Queries, 64))}
-	r.n = len(r.truth.ops)
-	return r.run(seed, fmt.Sprintf("profile %s, seed %d", p.Name, seed))
+	what := fmt.Sprintf("profile %s, seed %d", p.Name, seed)
+	future := foretell(p, seed, o.Ops, min(o.Queries, 64))
+	// A difference that needs no race is found, and shrunk, without one.
+	Must(t, newIndex, future.alone(), Options{}, "%s, without readers", what)
+	r := &race{t: t, o: o, index: newIndex(), truth: future, n: len(future.ops)}
+	return r.run(seed, what)
 }
 
 func setDefault(v *int, to int) {
@@ -141,6 +144,7 @@ func foretell(p Profile, seed uint64, n, queries int) *truth {
 func (tr *truth) compute() {
 	m := model.New()
 	ids := make([]tree.Holder, tr.labels)
+	chains := map[int]map[uint64]told{}
 	for range tr.queries {
 		series := make([][]change, tr.labels)
 		for l := range series {
@@ -165,17 +169,60 @@ func (tr *truth) compute() {
 			if d != (*series)[len(*series)-1].units {
 				*series = append(*series, change{i + 1, d})
 			}
-			if op.Kind != Store {
-				continue
+		}
+		if op.Kind == Store {
+			tr.place(op, chains)
+		}
+	}
+}
+
+// alone returns the ops with one of the queries behind each.
+func (tr *truth) alone() (ops []Op) {
+	for i, op := range tr.ops {
+		ops = append(ops, op, tr.queries[i%len(tr.queries)])
+	}
+	return ops
+}
+
+// told is a chain that a holder was told, to the end of one block.
+type told struct {
+	root     tree.Root
+	contents []uint64
+}
+
+// place notes where on each query's path the blocks of a store lie. chains
+// holds what each label was told before, by name.
+func (tr *truth) place(op *Op, chains map[int]map[uint64]told) {
+	known := chains[op.Holder]
+	if known == nil {
+		known = map[uint64]told{}
+		chains[op.Holder] = known
+	}
+	at := told{root: op.Root}
+	if parent, ok := known[op.Parent]; ok && op.HasParent {
+		at = parent
+	} else if op.HasParent && op.Parent != 0 {
+		return
+	}
+	behind := len(at.contents)
+	at.contents = append(slices.Clip(at.contents), op.Contents...)
+	for i, name := range op.Names {
+		known[name] = told{at.root, at.contents[:behind+(i+1)*op.Span]}
+	}
+	for q := range tr.queries {
+		common := 0
+		for c := tr.queries[q].Contents; tr.queries[q].Root == at.root && common < min(len(c), len(at.contents)) && c[common] == at.contents[common]; {
+			common++
+		}
+		for i, name := range op.Names {
+			end := behind + (i+1)*op.Span
+			if end > common {
+				break
 			}
-			for _, name := range op.Names {
-				if end, span, ok := m.Where(tree.Owner{Holder: h, Shard: op.Shard}, name, query.Root, query.Contents); ok {
-					if tr.names[q][op.Holder] == nil {
-						tr.names[q][op.Holder] = map[uint64][2]int{}
-					}
-					tr.names[q][op.Holder][name] = [2]int{end, span}
-				}
+			if tr.names[q][op.Holder] == nil {
+				tr.names[q][op.Holder] = map[uint64][2]int{}
 			}
+			tr.names[q][op.Holder][name] = [2]int{end, op.Span}
 		}
 	}
 }

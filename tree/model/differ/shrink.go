@@ -17,8 +17,15 @@ func Shrink(newIndex func() tree.Interface, ops []Op, first *Failure, o Options,
 	if first.Hung {
 		return s.ops, s.fail // every attempt would leave a spinning goroutine
 	}
+	if o.CheckEvery > 1 { // else the list must keep a length that meets the check
+		s.options.CheckEvery = 1
+		if s.try(s.ops); s.fail == first {
+			s.options.CheckEvery = o.CheckEvery
+		}
+	}
 	for {
 		before := size(s.ops)
+		s.dropAlike()
 		s.dropOps()
 		s.dropBlocks()
 		s.simplify()
@@ -57,9 +64,26 @@ func (s *shrinker) try(ops []Op) bool {
 // cut drops what comes behind the failing op.
 func (s *shrinker) cut() { s.ops = s.ops[:min(s.fail.Op+1, len(s.ops))] }
 
+// dropAlike removes all ops of a kind or of a holder at once.
+func (s *shrinker) dropAlike() {
+	last := func() Op { return s.ops[len(s.ops)-1] }
+	for k := range numKinds {
+		if k != last().Kind {
+			s.try(slices.DeleteFunc(slices.Clone(s.ops), func(o Op) bool { return o.Kind == k }))
+		}
+	}
+	seen := map[int]bool{}
+	for _, o := range slices.Clone(s.ops) {
+		if l := o.Holder; !o.Kind.global() && !seen[l] && !s.late() {
+			seen[l] = true
+			s.try(slices.DeleteFunc(slices.Clone(s.ops), func(o Op) bool { return !o.Kind.global() && o.Holder == l }))
+		}
+	}
+}
+
 // dropOps removes ever smaller stretches of ops.
 func (s *shrinker) dropOps() {
-	for n := max(len(s.ops)/2, 1); n > 0; n /= 2 {
+	for n := max(len(s.ops)/2, 1); n > 0 && !s.late(); n /= 2 {
 		for i := len(s.ops) - n; i >= 0 && !s.late(); {
 			if s.try(slices.Concat(s.ops[:i], s.ops[min(i+n, len(s.ops)):])) {
 				i = min(i, len(s.ops)) - n
