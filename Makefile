@@ -45,7 +45,7 @@ fuzz: ## run every fuzz target for FUZZTIME each, seeded from fuzz/corpus
 	grep -rnoE '^func Fuzz[A-Za-z0-9_]+' --include='*_test.go' . | sed 's/:[0-9]*:func /:/' | sort | \
 	while IFS=: read -r file target; do \
 		echo "fuzz $$(dirname $$file) $$target"; \
-		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$(dirname $$file)" </dev/null; \
+		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 2s "$$(dirname $$file)" </dev/null; \
 	done
 
 lint: ## gofmt, go vet and staticcheck (the last fetched by the go command at a pinned version)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cairn-kv/cairn/engine"
 	"github.com/cairn-kv/cairn/tree"
@@ -277,4 +278,28 @@ func TestSettingsAreDocumented(t *testing.T) {
 			t.Errorf("no row of the source's key %s", key)
 		}
 	}
+}
+
+// FuzzParse: a file is refused with problems or read, and what is read is
+// printed and read back as the same.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(good))
+	f.Add([]byte("sources: [{id: 7, model: [m], shards: {a: 1}}]\nlog: &a {level: *a}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := Parse("f.yaml", data)
+		if err != nil {
+			return
+		}
+		out, err := c.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse("printed.yaml", out)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if d := cmp.Diff(c, again, cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("(-read +read back)\n%s", d)
+		}
+	})
 }
