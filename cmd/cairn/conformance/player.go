@@ -120,7 +120,7 @@ func (r *captureRun) line(ctx context.Context, x *captured) error {
 		}
 		r.state(x)
 	case "replay":
-		r.file.skip("replay", "repair from the replay socket does not exist yet: a loss empties the source")
+		r.file.skip("replay", "repair from the replay socket does not exist yet")
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func playReplay(f *File, lines []line) error {
 				return errors.New(t.ID + ": unknown kind of step " + s.Do)
 			}
 		}
-		f.skip(t.ID, "a client of the replay socket does not exist yet")
+		f.skip(t.ID, "repair from the replay socket does not exist yet")
 	}
 	return nil
 }

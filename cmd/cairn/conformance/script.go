@@ -23,9 +23,10 @@ import (
 // behind the other with tokens 1..16 and the names 101 to 104, x a root block
 // with tokens 21..24 and the name 121.
 type script struct {
-	ID     string   `json:"id"`
-	Title  string   `json:"title"`
-	Script []string `json:"script"`
+	ID       string   `json:"id"`
+	Title    string   `json:"title"`
+	FirstSeq uint64   `json:"first_seq"` // of the source: 0, or 1
+	Script   []string `json:"script"`
 
 	line  int
 	moves []move
@@ -67,6 +68,9 @@ func parseScript(l line) (*script, error) {
 	s := &script{line: l.number}
 	if err := l.decode(s); err != nil {
 		return nil, err
+	}
+	if s.FirstSeq > 1 {
+		return nil, fmt.Errorf("line %d, %s: first_seq %d: want 0 or 1", l.number, s.ID, s.FirstSeq)
 	}
 	checks := 0
 	for i, text := range s.Script {

@@ -64,7 +64,7 @@ func playScriptNames(ctx context.Context, f *File, o Options) error {
 		found = true
 		s := known[h[1]]
 		if s == nil {
-			f.skip(h[1]+" "+h[2], "no script for it yet: it needs repair from the replay socket, or a kind of source that does not exist yet")
+			f.skip(h[1]+" "+h[2], "repair from the replay socket does not exist yet")
 			continue
 		}
 		s.line = n
@@ -85,7 +85,7 @@ func playScript(ctx context.Context, f *File, s *script, o Options) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	if err := r.add(ctx, engine.Source{ID: s.ID, Model: defaultModel, Ranks: 1}); err != nil {
+	if err := r.add(ctx, engine.Source{ID: s.ID, Model: defaultModel, Ranks: 1, FirstSeq: s.FirstSeq}); err != nil {
 		return err
 	}
 	for i := range s.moves {
