@@ -261,7 +261,7 @@ var mutants = []struct {
 	{"no more than ten holders", "many", 25, func(m *mutant) {
 		m.match = func(a []tree.Depths) []tree.Depths { return a[:min(len(a), 10)] }
 	}},
-	{"the device is any tier", "tiers", 3, func(m *mutant) {
+	{"the device is any tier", "tiers", 5, func(m *mutant) {
 		m.match = func(a []tree.Depths) []tree.Depths {
 			for i := range a {
 				a[i].Units[tree.ViewDevice] = a[i].Units[tree.ViewAny]
@@ -463,7 +463,7 @@ func (x *torn) NewReader() tree.Reader {
 
 type tornReader struct {
 	tree.Reader
-	x    *torn
+	x *torn
 	n atomic.Int64
 }
 
