@@ -1,6 +1,9 @@
 package tree
 
-import "sync/atomic"
+import (
+	"math/bits"
+	"sync/atomic"
+)
 
 // op is the event being applied: one owner's, one call's.
 type op struct {
@@ -195,12 +198,18 @@ func (x *Index) bury(at spot, lo, hi int) (endDied bool) {
 	}
 	class := at.class()
 	names := sharedNames(at.hd, class)
-	for p := lo; p < hi; p++ {
-		if dead[p>>6]>>(p&63)&1 != 0 && named(at.hd, class, p) {
-			at.pos = p
-			x.names.remove(names[p].Load(), at.val())
-			setNamed(at.hd, class, p, p+1, false)
+	for w := lo >> 6; w <= (hi-1)>>6; w++ {
+		gone := dead[w] & namedWord(at.hd, class, w)
+		if gone == 0 {
+			continue
 		}
+		at.pos = 0
+		val := at.val() + uint64(w)<<6
+		for b := gone; b != 0; b &= b - 1 {
+			p := bits.TrailingZeros64(b)
+			x.names.remove(names[w<<6+p].Load(), val+uint64(p))
+		}
+		clearNamed(at.hd, class, w, gone)
 	}
 	last := count(at.hd[hVersion].Load()) - 1
 	return hi > last && dead[last>>6]>>(last&63)&1 != 0

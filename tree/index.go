@@ -60,6 +60,8 @@ type Index struct {
 	retired     []uint32
 
 	op         op
+	hashes     [maxHashes]uint64 // of names looked up together
+	touched    uint64            // keeps loads ahead of use from being optimised away
 	dead       bitmap
 	seen       []seenName
 	seenStamp  uint32
@@ -74,6 +76,9 @@ type Index struct {
 	hook     func(point) // tests: called between two stores of the writer
 	readHook func()      // tests: called within a reader's walk
 }
+
+// maxHashes is how many names are looked up together at most.
+const maxHashes = 64
 
 // point names a place between two stores that readers can tell apart.
 type point uint8

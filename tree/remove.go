@@ -8,6 +8,9 @@ func (x *Index) Remove(o Owner, names []uint64) Outcome {
 		return x.op.out
 	}
 	x.op.span, x.op.stride, x.op.pairs = 1, 1, names
+	if len(names) > 1 {
+		x.warm(names)
+	}
 	for i := 0; i < len(names); {
 		at, ok := x.resolve(names[i])
 		if !ok {

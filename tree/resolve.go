@@ -110,8 +110,35 @@ func (x *Index) nameFresh(at spot, slot *atomic.Uint64, n, block int) {
 			x.markTwin(at.run)
 		}
 		shared[p].Store(name)
-		setNamed(at.hd, class, p, p+1, true)
+		setNamed(at.hd, class, p, p+1)
 		x.names.add(name, at.val())
+	}
+}
+
+// nameNovel is nameFresh for names that novel found in no block.
+func (x *Index) nameNovel(at spot, n, block int) {
+	shared := sharedNames(at.hd, at.class())[at.pos : at.pos+n]
+	val := at.val()
+	for i := range shared {
+		name := x.op.name(block + i)
+		shared[i].Store(name)
+		x.names.addAt(x.hashes[i], name, val+uint64(i))
+	}
+	setNamed(at.hd, at.class(), at.pos, at.pos+n)
+}
+
+// warm loads the places of names in the name table ahead of their use.
+func (x *Index) warm(names []uint64) {
+	for len(names) > 0 {
+		n := min(len(names), len(x.hashes))
+		hashes := x.hashes[:n]
+		for j := range hashes {
+			hashes[j] = x.names.hash(names[j], 0)
+		}
+		for _, h := range hashes {
+			x.touched |= x.names.touch(h)
+		}
+		names = names[n:]
 	}
 }
 

@@ -131,18 +131,31 @@ func named(hd []atomic.Uint64, class uint32, pos int) bool {
 	return hd[hBody+2*capOf(class)+wordsOf(class)+pos>>6].Load()>>(pos&63)&1 != 0
 }
 
-func setNamed(hd []atomic.Uint64, class uint32, lo, hi int, on bool) {
+// namedWord is the named bits of positions 64w and on; clearNamed clears some.
+func namedWord(hd []atomic.Uint64, class uint32, w int) uint64 {
+	if class <= 3 {
+		return hd[hBits].Load() >> 32
+	}
+	return hd[hBody+2*capOf(class)+wordsOf(class)+w].Load()
+}
+
+func clearNamed(hd []atomic.Uint64, class uint32, w int, gone uint64) {
+	p := &hd[hBits]
+	if class <= 3 {
+		gone <<= 32
+	} else {
+		p = &hd[hBody+2*capOf(class)+wordsOf(class)+w]
+	}
+	p.Store(p.Load() &^ gone)
+}
+
+func setNamed(hd []atomic.Uint64, class uint32, lo, hi int) {
 	for p := lo; p < hi; {
 		w, at, end := &hd[hBits], 32+p, min(hi, 32)
 		if class > 3 {
 			w, at, end = &hd[hBody+2*capOf(class)+wordsOf(class)+p>>6], p&63, min(hi, (p|63)+1)
 		}
-		m := (^uint64(0) >> (64 - (end - p))) << at
-		if on {
-			w.Store(w.Load() | m)
-		} else {
-			w.Store(w.Load() &^ m)
-		}
+		w.Store(w.Load() | (^uint64(0)>>(64-(end-p)))<<at)
 		p = end
 	}
 }
