@@ -8,7 +8,8 @@ import (
 )
 
 // BenchmarkConversation plays the conversation trace on 8 and on 128 engines
-// that together keep 131,072 blocks.
+// that together keep 131,072 blocks. Stores of new and of known blocks are those
+// of engines with prompts of their own, and of a replica of each.
 func BenchmarkConversation(b *testing.B) {
 	for _, s := range []Shape{
 		{Engines: 8, Capacity: 16384},
@@ -16,8 +17,8 @@ func BenchmarkConversation(b *testing.B) {
 	} {
 		b.Run(fmt.Sprintf("%dx%d", s.Engines, s.Capacity), func(b *testing.B) {
 			plain := Simulate(conversation(), s)
-			s.Replicas = 2
-			replicas := Simulate(conversation(), s)
+			s.Apart, s.Replicas = true, 2
+			apart := Simulate(conversation(), s)
 			for _, m := range []struct {
 				name   string
 				corpus *Corpus
@@ -25,8 +26,8 @@ func BenchmarkConversation(b *testing.B) {
 				per    func(cost) float64
 				kinds  []Kind
 			}{
-				{"store-new", plain, "block", cost.perBlock, []Kind{StoreNew}},
-				{"store-known", replicas, "block", cost.perBlock, []Kind{StoreKnown}},
+				{"store-new", apart, "block", cost.perBlock, []Kind{StoreNew}},
+				{"store-known", apart, "block", cost.perBlock, []Kind{StoreKnown}},
 				{"remove", plain, "block", cost.perBlock, []Kind{Remove}},
 				{"match", plain, "match", cost.perCall, []Kind{Query}},
 				{"mixed", plain, "block", cost.perBlock, nil},

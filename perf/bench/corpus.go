@@ -42,8 +42,9 @@ type Shape struct {
 	Engines  int    // each a holder of the index
 	Capacity int    // blocks an engine keeps, least recently used first to go
 	Replicas int    // holders that do what each engine does, one behind the other; 0: one
+	Apart    bool   // engines have prompts of their own, so nothing is stored twice but by replicas
 	Length   int    // blocks that one id of the trace stands for; 0: one
-	Window   int    // requests that are under way together; 0: 16
+	Window   int    // requests that are under way together; 0: 64
 	Seed     uint64 // of the choice of engines, which is uniform
 }
 
@@ -64,7 +65,7 @@ type Corpus struct {
 func Simulate(arrivals []fleet.Arrival, s Shape) *Corpus {
 	s.Replicas, s.Length = max(s.Replicas, 1), max(s.Length, 1)
 	if s.Window == 0 {
-		s.Window = 16
+		s.Window = 64
 	}
 	c := &Corpus{Shape: s, Holders: s.Engines * s.Replicas}
 	engines := make([]engine, s.Engines)
@@ -89,9 +90,12 @@ func (c *Corpus) window(arrivals []fleet.Arrival, engines []engine, random *rand
 		engines[i].window++
 	}
 	for _, a := range arrivals {
-		names, contents := c.path(a.IDs)
+		h, world := random.IntN(len(engines)), uint64(0)
+		if c.Shape.Apart {
+			world = uint64(h)
+		}
+		names, contents := c.path(a.IDs, world)
 		c.Ops = append(c.Ops, Op{Kind: Query, Words: contents})
-		h := random.IntN(len(engines))
 		had, evicted, ok := engines[h].admit(names)
 		if len(evicted) > 0 {
 			removes = append(removes, Op{Kind: Remove, Holder: h, Words: evicted})
@@ -125,12 +129,12 @@ func (c *Corpus) replicate(ops []Op) {
 	}
 }
 
-// path gives names and contents of a prompt.
-func (c *Corpus) path(ids []uint32) (names, contents []uint64) {
+// path gives names and contents of a prompt. In another world all are others.
+func (c *Corpus) path(ids []uint32, world uint64) (names, contents []uint64) {
 	name := uint64(1)
 	for _, id := range ids {
 		for k := range c.Shape.Length {
-			content := scramble(uint64(id)<<8 | uint64(k))
+			content := scramble(world<<48 | uint64(id)<<8 | uint64(k))
 			name = scramble(name ^ content)
 			names, contents = append(names, name), append(contents, content)
 		}

@@ -25,6 +25,7 @@ func TestCorpus(t *testing.T) {
 		"128 holders": {Engines: 128, Capacity: 512, Seed: 3},
 		"16 tokens":   {Engines: 4, Capacity: 32768, Length: 32},
 		"replicas":    {Engines: 4, Replicas: 3, Capacity: 4096},
+		"apart":       {Engines: 8, Replicas: 2, Apart: true, Capacity: 2048},
 		"alone":       {Engines: 1, Capacity: 4096, Window: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,6 +94,9 @@ func TestCorpus(t *testing.T) {
 			}
 			if s.Replicas > 1 && kinds[StoreKnown] < (s.Replicas-1)*kinds[StoreNew] {
 				t.Errorf("%d stores of known blocks, %d of new ones, with %d replicas", kinds[StoreKnown], kinds[StoreNew], s.Replicas)
+			}
+			if s.Apart && (kinds[StoreMixed] > 0 || kinds[StoreNew] != kinds[StoreKnown]) {
+				t.Errorf("engines are apart, but the stores are %v", kinds)
 			}
 			if kinds[Query] != 1000 || c.Warm <= 0 || c.Warm >= len(c.Ops) || c.Ops[c.Warm].Kind != Query {
 				t.Errorf("%d queries, op %d of %d begins the measured half", kinds[Query], c.Warm, len(c.Ops))
