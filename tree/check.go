@@ -76,7 +76,7 @@ func (c *checker) run(id uint32) error {
 func (c *checker) holders(id uint32, hd []atomic.Uint64, class uint32, n int) error {
 	x := c.x
 	var cell []atomic.Uint64
-	if ref := cellOf(hd[hMain].Load()); ref != 0 {
+	if ref := uint32(hd[hCell].Load()); ref != 0 {
 		cell = x.cell(ref)
 	}
 	met, holders, top := map[uint32]bool{}, 0, 0

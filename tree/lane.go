@@ -71,7 +71,7 @@ func (x *Index) slot(hd []atomic.Uint64, id uint32) *atomic.Uint64 {
 			return &hd[i]
 		}
 	}
-	if cell := cellOf(hd[hMain].Load()); cell != 0 {
+	if cell := uint32(hd[hCell].Load()); cell != 0 {
 		c := x.cell(cell)
 		for i := range c {
 			if lane(c[i].Load()).id() == id {
@@ -93,8 +93,7 @@ func (x *Index) newSlot(id uint32, hd []atomic.Uint64) *atomic.Uint64 {
 			return &hd[i]
 		}
 	}
-	w2 := hd[hMain].Load()
-	cell := cellOf(w2)
+	cell := uint32(hd[hCell].Load())
 	if cell != 0 {
 		c := x.cell(cell)
 		if metaOf(hd).holders() <= inlineLanes+len(c) {
@@ -120,7 +119,7 @@ func (x *Index) newSlot(id uint32, hd []atomic.Uint64) *atomic.Uint64 {
 	for i := n; i < len(c); i++ {
 		c[i].Store(0)
 	}
-	hd[hMain].Store(uint64(mainOf(w2))<<32 | uint64(bigger))
+	hd[hCell].Store(uint64(bigger))
 	x.mark(stepCell)
 	if cell != 0 {
 		hd[hVersion].Store(hd[hVersion].Load() + version1)
@@ -139,7 +138,7 @@ func (x *Index) freeCell(ref uint32) { x.cells[ref>>28].release(ref & (1<<28 - 1
 // some tier and shard.
 func (x *Index) covered(id uint32, hd []atomic.Uint64) int {
 	top, cell := 0, []atomic.Uint64(nil)
-	if ref := cellOf(hd[hMain].Load()); ref != 0 {
+	if ref := uint32(hd[hCell].Load()); ref != 0 {
 		cell = x.cell(ref)
 	}
 	class := classOf(id)
@@ -170,7 +169,7 @@ func (x *Index) laneAt(hd, cell []atomic.Uint64, i int) lane {
 // reports whether there is any.
 func (x *Index) uncovered(id uint32, hd []atomic.Uint64, lo, hi int, dead *bitmap) bool {
 	var cell []atomic.Uint64
-	if ref := cellOf(hd[hMain].Load()); ref != 0 {
+	if ref := uint32(hd[hCell].Load()); ref != 0 {
 		cell = x.cell(ref)
 	}
 	class, reach, sided := classOf(id), lo, false

@@ -37,7 +37,22 @@ func (t *links) init(seed uint64) {
 // content, or 0. Any goroutine.
 func (x *Index) find(parent uint32, off int, content uint64) uint32 {
 	link := makeLink(parent, off)
-	h := mix(x.links.seed, link, content)
+	return x.probe(mix(x.links.seed, link, content), link, content)
+}
+
+// touch loads what probe is going to look at, and the run it is going to find,
+// while the caller still has other work: the answer is not used.
+func (t *links) touch(x *Index, h uint64) uint64 {
+	tab := *t.seg[h>>58].tab.Load()
+	w := tab[h&(uint64(len(tab))-1)].Load()
+	if uint32(w>>32) != uint32(h) || uint32(w) == 0 {
+		return w
+	}
+	hd := x.run(uint32(w))
+	return hd[hVersion].Load() | hd[hBody].Load()
+}
+
+func (x *Index) probe(h, link, content uint64) uint32 {
 	tab := *x.links.seg[h>>58].tab.Load()
 	mask := uint64(len(tab)) - 1
 	for i := h; ; i++ {

@@ -10,18 +10,24 @@ import (
 // whether they belonged together it learns from the versions of the runs it
 // passed: a removal stores the lower figure first and then moves the run's
 // version, so an answer whose versions still stand was true at one instant for
-// each holder and view.
+// each holder and view. Whose a lane is it may ask at once: the epoch tells at
+// the end whether that has changed.
 type reader struct {
-	x       *Index
-	query   []uint64
-	steps   []step
-	active  []active
-	mark    []uint32 // by lane id: stamp of the walk that met it
-	at      []int32  // by lane id: where in active
-	stamp   uint32
-	done    []Depths
-	stopped []stopped
-	plea    plea
+	x     *Index
+	query []uint64
+	steps []step
+	pure  []pure
+	mixed []mixed
+	mark  []uint64 // by lane id: stamp of the walk that met it, and where it is
+	stamp uint32
+	room  []Depths // the answer grows from its end down: who stops later is deeper
+	done  int      // the answer begins here in room
+	fall  bool     // somebody deeper was given before somebody less deep
+	spare []Depths
+	ranks []uint32
+	plea  plea
+
+	touched uint64 // keeps loads ahead of use from being optimised away
 }
 
 // step is one run the walk went through.
@@ -33,19 +39,22 @@ type step struct {
 	version uint64
 }
 
-// active is a holder met by the walk, as far as it is still in it.
-type active struct {
-	lane  uint32
-	alive uint8 // views that held everything so far
-	host  bool  // the extension has left the device
-	step  int32 // last run it was met in
-	units [NumViews]uint32
+// pure is a holder that has held everything so far, on the device alone; most
+// are, and there may be hundreds.
+type pure struct {
+	lane   uint32
+	holder Holder
+	step   int32 // last run it was whole in; -1 when it has stopped
 }
 
-// stopped is a finished holder: its lane, until the end says whose it is.
-type stopped struct {
-	lane  uint32
-	units [NumViews]uint32
+// mixed is any other holder that has held everything so far in some view.
+type mixed struct {
+	lane   uint32
+	holder Holder
+	alive  uint8 // views that held everything so far
+	host   bool  // the extension has left the device
+	step   int32 // last run it was met in
+	units  [NumViews]uint32
 }
 
 const allViews = 1<<NumViews - 1
@@ -66,9 +75,8 @@ const (
 func (r *reader) Match(root Root, contents []uint64) []Depths {
 	r.query = contents
 	if len(contents) == 0 || root > MaxRoot {
-		r.done = r.done[:0]
 		r.steps = r.steps[:0]
-		return r.done
+		return nil
 	}
 	for try := 0; !r.walk(root); try++ {
 		r.x.retries.Add(1)
@@ -80,7 +88,7 @@ func (r *reader) Match(root Root, contents []uint64) []Depths {
 			runtime.Gosched()
 		}
 	}
-	return r.done
+	return r.room[r.done:]
 }
 
 // walk goes down the trie once; false if what it saw does not belong together.
@@ -115,8 +123,15 @@ func (r *reader) walk(root Root) bool {
 			ended = true
 			break
 		}
+		// Where the walk may go on is loaded now; it is looked up after the
+		// lanes, for a child found before them might be too old.
+		goesOn, hash := p+m < len(h) && childBit(hd, classOf(run), m), uint64(0)
+		if goesOn {
+			hash = mix(x.links.seed, makeLink(run, m), h[p+m])
+			r.touched |= x.links.touch(x, hash)
+		}
 		r.pause()
-		r.meet(hd, classOf(run), uint32(p), uint32(m))
+		r.meet(hd, uint32(p), uint32(m))
 		r.pause()
 		if version(hd[hVersion].Load()) != version(w0) {
 			return false
@@ -124,25 +139,22 @@ func (r *reader) walk(root Root) bool {
 		r.steps = append(r.steps, step{run: run, off: p, n: m, link: link, version: version(w0)})
 		r.pause()
 		p += m
-		if len(r.active) == 0 || p == len(h) {
+		if len(r.pure)+len(r.mixed) == 0 || p == len(h) {
 			ended = false
 			break
 		}
 		ended = true
 		next = 0
-		if class := classOf(run); childBit(hd, class, m) {
-			if main := mainOf(hd[hMain].Load()); main != 0 && r.isChild(main, run, m, h[p]) {
-				next = main
-			} else {
-				next = x.find(run, m, h[p])
+		if childBit(hd, classOf(run), m) {
+			if !goesOn {
+				hash = mix(x.links.seed, makeLink(run, m), h[p])
 			}
+			next = x.probe(hash, makeLink(run, m), h[p])
 		}
 		parent, off = run, m
 		r.pause()
 	}
-	for i := range r.active {
-		r.stop(&r.active[i], uint32(p), allViews)
-	}
+	r.finish(uint32(p))
 	check := len(r.steps)
 	if !ended {
 		check--
@@ -152,92 +164,127 @@ func (r *reader) walk(root Root) bool {
 			return false
 		}
 	}
-	r.emit()
+	r.arrange()
 	return x.epoch.Load() == epoch
 }
 
 func (r *reader) begin() {
-	r.steps, r.active, r.done, r.stopped = r.steps[:0], r.active[:0], r.done[:0], r.stopped[:0]
+	r.steps, r.pure, r.mixed = r.steps[:0], r.pure[:0], r.mixed[:0]
+	r.done, r.fall = len(r.room), false
 	if r.stamp++; r.stamp == 0 {
 		clear(r.mark)
 		r.stamp = 1
 	}
 }
 
-// isChild reports whether run id hangs at offset off of parent and begins with
-// content.
-func (r *reader) isChild(id, parent uint32, off int, content uint64) bool {
-	hd := r.x.run(id)
-	return hd[hLink].Load() == makeLink(parent, off) && hd[hBody].Load() == content
-}
-
 // meet takes in the lanes of a run of which m units match, p units having been
 // matched before it. In the first run every holder comes in; later only those
 // that are still active go on, and those without a lane stop.
-func (r *reader) meet(hd []atomic.Uint64, class uint32, p, m uint32) {
+func (r *reader) meet(hd []atomic.Uint64, p, m uint32) {
 	now := int32(len(r.steps))
-	from := len(r.stopped)
 	for i := hLane; i < hLane+inlineLanes; i++ {
 		if l := lane(hd[i].Load()); l != 0 {
 			r.meetLane(l, p, m, now)
 		}
 	}
-	if ref := cellOf(hd[hMain].Load()); ref != 0 {
+	if ref := uint32(hd[hCell].Load()); ref != 0 {
 		r.pause()
-		for c, i := r.x.cell(ref), 0; i < len(c); i++ {
+		c := r.x.cell(ref)
+		for i := range c {
 			if l := lane(c[i].Load()); l != 0 {
 				r.meetLane(l, p, m, now)
 			}
 		}
 	}
-	keep := r.active[:0]
-	for i := range r.active {
-		a := r.active[i]
-		if a.step != now {
-			r.stop(&a, p, allViews)
-		}
-		if a.alive == 0 {
-			r.stopped = append(r.stopped, stopped{a.lane, a.units})
-			continue
-		}
-		r.at[a.lane] = int32(len(keep))
-		keep = append(keep, a)
-	}
-	r.active = keep
-	if s := r.stopped[from:]; len(s) > 1 {
-		slices.SortFunc(s, func(a, b stopped) int { return int(a.units[ViewAny]) - int(b.units[ViewAny]) })
+	if now > 0 {
+		r.thin(p, now)
 	}
 }
 
 func (r *reader) meetLane(l lane, p, m uint32, now int32) {
 	id := l.id()
-	if int(id) >= len(r.mark) {
-		r.room(int(id))
-	}
-	if now == 0 {
-		if r.mark[id] == r.stamp {
-			return // moved to another place during the scan: one sight is enough
+	if now > 0 {
+		if int(id) < len(r.mark) && uint32(r.mark[id]>>32) == r.stamp {
+			r.goOn(l, int32(r.mark[id]), p, m, now)
 		}
-		r.mark[id] = r.stamp
-		r.at[id] = int32(len(r.active))
-		r.active = append(r.active, active{lane: id, alive: allViews, step: -1})
-	} else if r.mark[id] != r.stamp || r.at[id] >= int32(len(r.active)) || r.active[r.at[id]].lane != id {
 		return
 	}
-	a := &r.active[r.at[id]]
-	if a.step == now {
+	w := r.x.owners[id].Load()
+	if w == 0 || w&1 != 0 {
 		return
 	}
-	a.step = now
+	h := Holder(w >> 1)
+	if l.shape() == shapeDevice {
+		if reach := uint32(l.reach()); reach < m {
+			r.give(h, reach)
+			return
+		}
+		r.activate(id, int32(len(r.pure)))
+		r.pure = append(r.pure, pure{})
+		a := &r.pure[len(r.pure)-1]
+		a.lane, a.holder = id, h
+		return
+	}
+	r.activate(id, ^int32(len(r.mixed)))
+	r.mixed = append(r.mixed, mixed{lane: id, holder: h, alive: allViews, step: now})
+	r.apply(&r.mixed[len(r.mixed)-1], l, p, m)
+}
+
+func (r *reader) activate(id uint32, at int32) {
+	if int(id) >= len(r.mark) {
+		n := max(64, 2*len(r.mark))
+		for n <= int(id) {
+			n *= 2
+		}
+		r.mark = append(make([]uint64, 0, n), r.mark...)[:n]
+	}
+	r.mark[id] = uint64(r.stamp)<<32 | uint64(uint32(at))
+}
+
+// goOn meets an active holder in a further run.
+func (r *reader) goOn(l lane, at int32, p, m uint32, now int32) {
+	id := l.id()
+	if at < 0 {
+		if ^at >= int32(len(r.mixed)) || r.mixed[^at].lane != id {
+			return // stopped in an earlier run
+		}
+		if a := &r.mixed[^at]; a.step != now {
+			a.step = now
+			r.apply(a, l, p, m)
+		}
+		return
+	}
+	if at >= int32(len(r.pure)) || r.pure[at].lane != id {
+		return
+	}
+	a := &r.pure[at]
+	if a.step == now || a.step < 0 {
+		return
+	}
+	if l.shape() == shapeDevice {
+		if reach := uint32(l.reach()); reach < m {
+			r.give(a.holder, p+reach)
+			a.step = -1
+		} else {
+			a.step = now
+		}
+		return
+	}
+	a.step = -1
+	r.activate(id, ^int32(len(r.mixed)))
+	r.mixed = append(r.mixed, mixed{lane: a.lane, holder: a.holder, alive: allViews &^ (1 << ViewHost), step: now})
+	r.apply(&r.mixed[len(r.mixed)-1], l, p, m)
+}
+
+// apply takes in what a lane says of a mixed holder.
+func (r *reader) apply(a *mixed, l lane, p, m uint32) {
 	reach := uint32(l.reach())
 	switch l.shape() {
 	case shapeDevice:
 		a.limit(ViewHost, 0, p, m)
-		if reach < m {
-			a.limit(ViewDevice, reach, p, m)
-			a.limit(ViewAny, reach, p, m)
-			a.limit(ViewDeviceHost, reach, p, m)
-		}
+		a.limit(ViewDevice, reach, p, m)
+		a.limit(ViewAny, reach, p, m)
+		a.limit(ViewDeviceHost, reach, p, m)
 		a.extend(reach, 0, reach, p, m)
 	case shapeHost:
 		a.limit(ViewDevice, 0, p, m)
@@ -265,7 +312,7 @@ func (r *reader) meetLane(l lane, p, m uint32, now int32) {
 }
 
 // limit ends a view that has only k of m units here.
-func (a *active) limit(v View, k, p, m uint32) {
+func (a *mixed) limit(v View, k, p, m uint32) {
 	if k < m && a.alive>>v&1 != 0 {
 		a.alive &^= 1 << v
 		a.units[v] = p + k
@@ -274,7 +321,7 @@ func (a *active) limit(v View, k, p, m uint32) {
 
 // extend is limit for the extension: on the device while that is whole, then
 // on the host.
-func (a *active) extend(dev, host, end, p, m uint32) {
+func (a *mixed) extend(dev, host, end, p, m uint32) {
 	switch {
 	case a.host:
 		a.limit(ViewExtension, host, p, m)
@@ -285,53 +332,120 @@ func (a *active) extend(dev, host, end, p, m uint32) {
 	}
 }
 
-// stop ends the given views of a holder at p units.
-func (r *reader) stop(a *active, p uint32, views uint8) {
-	for v := View(0); v < NumViews; v++ {
-		if a.alive&views>>v&1 != 0 {
+// stop ends all views of a holder at p units.
+func (a *mixed) stop(p uint32) {
+	for v := range a.units {
+		if a.alive>>v&1 != 0 {
 			a.units[v] = p
 		}
 	}
-	a.alive &^= views
+	a.alive = 0
 }
 
-func (r *reader) room(id int) {
-	n := max(64, 2*len(r.mark))
-	for n <= id {
-		n *= 2
+// thin leaves those active that were met in the last run and go on.
+func (r *reader) thin(p uint32, now int32) {
+	keep := r.pure[:0]
+	for i := range r.pure {
+		a := &r.pure[i]
+		if a.step == now {
+			r.activate(a.lane, int32(len(keep)))
+			keep = append(keep, *a)
+		} else if a.step >= 0 {
+			r.give(a.holder, p)
+		}
 	}
-	mark, at := make([]uint32, n), make([]int32, n)
-	copy(mark, r.mark)
-	copy(at, r.at)
-	r.mark, r.at = mark, at
+	r.pure = keep
+	some := r.mixed[:0]
+	for i := range r.mixed {
+		a := r.mixed[i]
+		if a.step != now {
+			a.stop(p)
+		}
+		if a.alive == 0 {
+			r.giveMixed(&a)
+			continue
+		}
+		r.activate(a.lane, ^int32(len(some)))
+		some = append(some, a)
+	}
+	r.mixed = some
 }
 
-// emit writes the answer, deepest first: who is active to the end is deepest,
-// then those who stopped, last first. A holder whose views were read at two
-// instants may have stopped in one view before another: it is put in order.
-func (r *reader) emit() {
-	for i := range r.active {
-		r.give(r.active[i].lane, &r.active[i].units)
+// finish stops everyone who is still active, at p units.
+func (r *reader) finish(p uint32) {
+	for i := range r.mixed {
+		r.mixed[i].stop(p)
+		r.giveMixed(&r.mixed[i])
 	}
-	for i := len(r.stopped) - 1; i >= 0; i-- {
-		r.give(r.stopped[i].lane, &r.stopped[i].units)
-	}
-	for i := 1; i < len(r.done); i++ {
-		for k := i; k > 0 && r.done[k].Units[ViewAny] > r.done[k-1].Units[ViewAny]; k-- {
-			r.done[k], r.done[k-1] = r.done[k-1], r.done[k]
+	for _, a := range r.pure {
+		if a.step >= 0 {
+			r.give(a.holder, p)
 		}
 	}
 }
 
-func (r *reader) give(id uint32, units *[NumViews]uint32) {
-	if units[ViewAny] == 0 {
+// give notes the depth of a holder that stopped, having been on the device
+// alone.
+func (r *reader) give(h Holder, n uint32) {
+	if n > 0 {
+		// Field by field: a literal is built aside first, and copying it right
+		// away costs ten times as much as writing it here.
+		d := r.next(n)
+		d.Holder = h
+		d.Units[ViewDevice], d.Units[ViewHost], d.Units[ViewAny] = n, 0, n
+		d.Units[ViewDeviceHost], d.Units[ViewExtension] = n, n
+	}
+}
+
+func (r *reader) giveMixed(a *mixed) {
+	if n := a.units[ViewAny]; n > 0 {
+		*r.next(n) = Depths{Holder: a.holder, Units: a.units}
+	}
+}
+
+// next is the place for one more holder, of depth n, in front of the answer.
+func (r *reader) next(n uint32) *Depths {
+	if r.done == 0 {
+		more := max(16, len(r.room))
+		r.room = append(make([]Depths, more, more+len(r.room)), r.room...)
+		r.done = more
+	}
+	if r.done < len(r.room) && n < r.room[r.done].Units[ViewAny] {
+		r.fall = true
+	}
+	r.done--
+	return &r.room[r.done]
+}
+
+// arrange puts the answer deepest first. Within one run holders stop in any
+// order; figures are small numbers, so counting sorts them.
+func (r *reader) arrange() {
+	if !r.fall {
 		return
 	}
-	w := r.x.owners[id].Load()
-	if w == 0 || w&1 != 0 {
+	d := r.room[r.done:]
+	top := uint32(0)
+	for i := range d {
+		top = max(top, d[i].Units[ViewAny])
+	}
+	if int(top) > 8*len(d)+64 {
+		slices.SortFunc(d, func(a, b Depths) int { return int(b.Units[ViewAny]) - int(a.Units[ViewAny]) })
 		return
 	}
-	r.done = append(r.done, Depths{Holder: Holder(w >> 1), Units: *units})
+	r.ranks = slices.Grow(r.ranks[:0], int(top)+2)[:top+2]
+	clear(r.ranks)
+	for i := range d {
+		r.ranks[top-d[i].Units[ViewAny]+1]++ // one place on: before it stand the deeper ones
+	}
+	for i := 1; i < len(r.ranks); i++ {
+		r.ranks[i] += r.ranks[i-1]
+	}
+	r.spare = append(r.spare[:0], d...)
+	for i := range r.spare {
+		at := &r.ranks[top-r.spare[i].Units[ViewAny]]
+		d[*at] = r.spare[i]
+		*at++
+	}
 }
 
 // Names gives the names of a holder's leading blocks. See Reader.
@@ -405,7 +519,7 @@ func (r *reader) laneOf(hd []atomic.Uint64, h Holder) lane {
 			return l
 		}
 	}
-	if ref := cellOf(hd[hMain].Load()); ref != 0 {
+	if ref := uint32(hd[hCell].Load()); ref != 0 {
 		c := r.x.cell(ref)
 		for i := range c {
 			if l := lane(c[i].Load()); l != 0 && r.x.ownerOf(l) == h {

@@ -12,7 +12,7 @@ import (
 //	word  header                                   who writes when
 //	w0    version 48, count 16                     every lowering, trim, unlink: version+1
 //	w1    link: 1, offset 15, parent run 32        at birth and death
-//	w2    main child 32, cell 32                   child at the end; lanes past the third
+//	w2    cell                                     lanes past the third
 //	w3–5  three lanes                              any change of a holder here
 //	w6    child bits 32, named bits 32             caps up to 32; else behind the names
 //	w7    writer's own: children, holders, twin
@@ -21,7 +21,7 @@ import (
 const (
 	hVersion = 0
 	hLink    = 1
-	hMain    = 2
+	hCell    = 2
 	hLane    = 3
 	hBits    = 6
 	hMeta    = 7
@@ -48,8 +48,6 @@ func wordsOf(class uint32) int  { return max(1, capOf(class)/64) }
 func count(w0 uint64) int       { return int(w0 & (version1 - 1)) }
 func version(w0 uint64) uint64  { return w0 >> countBits }
 func planeOf(class uint32) int  { return max(0, int(class)-4) } // which plane slab
-func mainOf(w2 uint64) uint32   { return uint32(w2 >> 32) }
-func cellOf(w2 uint64) uint32   { return uint32(w2) }
 func strideOf(class uint32) int { return (hBody + 2*capOf(class) + extraWords(class) + 7) &^ 7 }
 
 func extraWords(class uint32) int {
@@ -208,7 +206,7 @@ func (x *Index) newRun(class uint32) uint32 {
 	idx := s.alloc()
 	hd := s.at(idx)
 	hd[hVersion].Store((version(hd[hVersion].Load()) + 1) << countBits)
-	hd[hMain].Store(0)
+	hd[hCell].Store(0)
 	for i := 0; i < inlineLanes; i++ {
 		hd[hLane+i].Store(0)
 	}
@@ -250,9 +248,6 @@ func (x *Index) linkRun(id, parent uint32, off int) {
 	} else {
 		setChildBit(ph, class, off, true)
 	}
-	if w2 := ph[hMain].Load(); mainOf(w2) == 0 && off == count(ph[hVersion].Load()) {
-		ph[hMain].Store(uint64(id)<<32 | uint64(cellOf(w2)))
-	}
 	x.mark(stepLink)
 }
 
@@ -267,9 +262,6 @@ func (x *Index) unlinkRun(id uint32) uint32 {
 	x.mark(stepUnlink)
 	if !isRoot(parent) {
 		ph, class := x.run(parent), classOf(parent)
-		if w2 := ph[hMain].Load(); mainOf(w2) == id {
-			ph[hMain].Store(uint64(cellOf(w2)))
-		}
 		key := uint64(parent)<<16 | uint64(off)
 		c := x.siblings.find(key, 0)
 		switch v := c.next(); {
@@ -286,7 +278,7 @@ func (x *Index) unlinkRun(id uint32) uint32 {
 	x.mark(stepUnlink)
 	hd[hVersion].Store((version(hd[hVersion].Load()) + 1) << countBits)
 	x.mark(stepUnlink)
-	if cell := cellOf(hd[hMain].Load()); cell != 0 {
+	if cell := uint32(hd[hCell].Load()); cell != 0 {
 		x.freeCell(cell)
 	}
 	x.runs[classOf(id)].release(id & (1<<28 - 1))

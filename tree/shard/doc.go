@@ -6,8 +6,10 @@
 //	│   fill pairs   ├─▶│ records …   ├─▶│ 2. the next ring in turn:    │
 //	│ Port.Commit(7) │  └─────────────┘  │    ≤ 64 records into the     │─▶ tree.Writer
 //	└────────────────┘   one per stream  │    index, pairs read in place│
-//	         ▲                           │ 3. idle: Step, then park     │
-//	         └── applied through 7 ◀─────┤    at the doorbell           │
+//	         ▲   begun through 7 ◀───────┤    (said before the first,   │
+//	         └── applied through 7 ◀─────┤     and behind the last)     │
+//	                                     │ 3. idle: Step, then park     │
+//	                                     │    at the doorbell           │
 //	                                     └──────────────────────────────┘
 //	any goroutine ── Shard.Do(fn) ── bounded queue ──▲
 //
@@ -19,13 +21,21 @@
 //
 // # Order
 //
-// The records of one port are applied in their order, completely before the
-// batch's sequence shows in [Port.Applied]. Ports have no order among
-// themselves: they are served in turn, each up to 64 records or 8,192 words
-// at a time. Functions given to [Shard.Do] run between turns, before any
-// record that no turn has reached, so control overtakes what lies in the rings. A
-// batch that takes several turns may be half applied when control runs;
-// Applied does not cover it yet.
+// The records of one port are applied in their order: the batch's sequence shows
+// in [Port.Begun] before the first of them is, in [Port.Applied] when all are. A
+// reader of the index that asks for Applied before its walk and for Begun after
+// it knows both ends of what it may have seen; they are the same unless a batch
+// was being applied meanwhile. Control has no sequence and shows in neither.
+//
+//	├─── batch 6 ───┤     ├─── batch 7 ───┤
+//	begun 6         │     begun 7         │
+//	        applied 6             applied 7
+//
+// Ports have no order among themselves: they are served in turn, each up to 64
+// records or 8,192 words at a time. Functions given to [Shard.Do] run between
+// turns, before any record that no turn has reached, so control overtakes what
+// lies in the rings. A batch that takes several turns may be half applied when
+// control runs; Begun covers it then, Applied does not yet.
 //
 // # Generations
 //
@@ -37,7 +47,7 @@
 //
 // # Concurrency
 //
-// A Port's producing methods belong to its stream's goroutine; Applied,
+// A Port's producing methods belong to its stream's goroutine; Begun, Applied,
 // WaitApplied, Counters, Close and Done may be called by any. Every method of
 // Shard may be called by any goroutine, but not from inside Do, where only
 // Raise, Forget and Generation are allowed.

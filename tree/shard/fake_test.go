@@ -45,6 +45,8 @@ type recorder struct {
 	steps  int          // Step reports work left this often
 	mute   bool         // log nothing
 	blocks int          // blocks stored, if mute
+
+	storing func(first uint64) // called with the first name of every Store
 }
 
 var _ tree.Writer = (*recorder)(nil)
@@ -67,6 +69,9 @@ func (r *recorder) Show(h tree.Holder)                  { r.add("show h%d", h) }
 func (r *recorder) Stats() tree.Stats                   { return tree.Stats{} }
 
 func (r *recorder) Store(o tree.Owner, s *tree.Store) tree.Outcome {
+	if r.storing != nil {
+		r.storing(s.Pairs[0])
+	}
 	if r.mute {
 		r.blocks += len(s.Pairs) / (1 + s.Span)
 		return r.answer

@@ -49,7 +49,7 @@ func stream(ctx context.Context, p *shard.Port, h shard.Head, n uint64) error {
 			k := min(int(end-name), p.MaxBlocks(1), 1+step%40)
 			to, err := p.Store(ctx, h, shard.StoreHead{Span: 1}, k)
 			if errors.Is(err, shard.ErrBatchTooLong) {
-				if err := p.Flush(); err != nil {
+				if err := p.Flush(seq); err != nil {
 					return err
 				}
 				continue
@@ -240,7 +240,7 @@ func TestNoAllocations(t *testing.T) {
 		if _, err := p.Store(ctx, h1, shard.StoreHead{Span: 1}, 32); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Flush(); err != nil {
+		if err := p.Flush(seq); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := p.Remove(ctx, h1, 3); err != nil {
@@ -250,6 +250,9 @@ func TestNoAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 		for at := p.Applied(); !at.Any || at.Seq < seq; at = p.Applied() {
+			if at := p.Begun(); at.Any && at.Seq > seq {
+				t.Fatalf("begun %+v while %d was the last", at, seq)
+			}
 			runtime.Gosched()
 		}
 		seq++

@@ -42,6 +42,7 @@ type Port struct {
 
 	_           pad
 	incarnation uint32 // the stream's; it stamps the batches
+	begin       record // the stream's: reserved, to be filled in; nil: nothing is
 	_           pad
 	tally       Counters // the writer's: what counters do not show yet
 	counters    counters
@@ -52,7 +53,9 @@ type Port struct {
 func newPort(ringBytes int) *Port {
 	r := ring.New[uint64](ringBytes / 8)
 	return &Port{
-		ring:      r,
+		ring: r,
+		// So that one always fits, behind a pad and a begin: with n+beginSize
+		// words the pad is one less, and 2(n+beginSize)-1+endRoom is the ring.
 		maxRecord: r.Cap()/2 - endRoom,
 		released:  make(chan struct{}),
 	}
@@ -87,7 +90,7 @@ func (p *Port) Store(ctx context.Context, h Head, s StoreHead, blocks int) ([]ui
 	if limit := p.MaxBlocks(s.Span); blocks < 1 || blocks > limit {
 		return nil, fmt.Errorf("%w: store of %d blocks with a span of %d units: want 1 … %d blocks", ErrRecordSize, blocks, s.Span, limit)
 	}
-	r, err := p.reserve(ctx, storeHead+blocks*(1+s.Span), endRoom)
+	r, err := p.data(ctx, storeHead+blocks*(1+s.Span))
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +115,7 @@ func (p *Port) names(ctx context.Context, k kind, h Head, n int) ([]uint64, erro
 	if limit := p.MaxNames(); n < 1 || n > limit {
 		return nil, fmt.Errorf("%w: %d names: want 1 … %d", ErrRecordSize, n, limit)
 	}
-	r, err := p.reserve(ctx, namesHead+n, endRoom)
+	r, err := p.data(ctx, namesHead+n)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +127,7 @@ func (p *Port) names(ctx context.Context, k kind, h Head, n int) ([]uint64, erro
 // the holder, which is the whole holder where it has one. It waits and fails
 // as Store does.
 func (p *Port) Clear(ctx context.Context, h Head) error {
-	r, err := p.reserve(ctx, clearSize, endRoom)
+	r, err := p.data(ctx, clearSize)
 	if err != nil {
 		return err
 	}
@@ -132,36 +135,52 @@ func (p *Port) Clear(ctx context.Context, h Head) error {
 	return nil
 }
 
-// Flush publishes the batch so far without ending it, to make room for a batch
-// longer than the ring. From here on the batch is visible bit by bit and
-// Rollback takes back only what follows; so check the batch before its first
-// Flush. Applied does not move.
-func (p *Port) Flush() error { return asClosed(p.ring.Commit()) }
+// Flush publishes what there is of batch seq without ending it, to make room
+// for a batch longer than the ring. From here on the batch is visible bit by
+// bit and Rollback takes back only what follows; so check the batch before its
+// first Flush. Begun says seq before anything of the piece is visible; Applied
+// does not move.
+func (p *Port) Flush(seq uint64) error {
+	p.stamp(seq)
+	return asClosed(p.ring.Commit())
+}
 
-// Commit ends the batch and publishes it. Once it is wholly applied the writer
-// shows seq in Applied. A batch may be empty. If the port or the shard was
-// closed nothing is published and the error is ErrClosed.
+// Commit ends batch seq and publishes it. Begun says seq before anything of it
+// is visible, Applied once all of it is. A batch may be empty. If the port or
+// the shard was closed nothing is published and the error is ErrClosed.
 //
 // Commit waits only if the batch is empty and the ring full, and then no
 // longer than the writer lives.
 func (p *Port) Commit(seq uint64) error {
 	r, err := p.reserve(context.Background(), endSize, 0)
 	if err != nil {
-		p.ring.Rollback()
+		p.Rollback()
 		return err
 	}
-	r.setEnd(seq, p.incarnation)
+	r.setMark(kindEnd, seq, p.incarnation)
+	p.stamp(seq)
 	return asClosed(p.ring.Commit())
 }
 
+// stamp says whose records are about to be published.
+func (p *Port) stamp(seq uint64) {
+	if p.begin != nil {
+		p.begin.setMark(kindBegin, seq, p.incarnation)
+		p.begin = nil
+	}
+}
+
 // Rollback forgets the batch, or what of it was not flushed.
-func (p *Port) Rollback() { p.ring.Rollback() }
+func (p *Port) Rollback() {
+	p.begin = nil
+	p.ring.Rollback()
+}
 
 // Restart begins a new incarnation of the stream, whose sequences start anew:
-// Applied says at once that nothing of it is applied. Batches committed before
+// Begun and Applied say at once that nothing of it is. Batches committed before
 // are still applied, but show no more. A batch not committed is rolled back.
 func (p *Port) Restart() {
-	p.ring.Rollback()
+	p.Rollback()
 	p.incarnation++
 	p.progress.restart(p.incarnation)
 }
@@ -177,6 +196,20 @@ func (p *Port) Close() error {
 // Done returns a channel that is closed when the port is released: it or the
 // shard was closed, and all that had been committed is applied.
 func (p *Port) Done() <-chan struct{} { return p.released }
+
+// data reserves a data record of n words, and a begin with the first of what
+// will be published at once.
+func (p *Port) data(ctx context.Context, n int) (record, error) {
+	if p.begin != nil {
+		return p.reserve(ctx, n, endRoom)
+	}
+	r, err := p.reserve(ctx, beginSize+n, endRoom)
+	if err != nil {
+		return nil, err
+	}
+	p.begin = r[:beginSize:beginSize]
+	return r[beginSize:], nil
+}
 
 // reserve takes the next n words, behind a pad if they would cross the end of
 // the buffer, and leaves at least spare words free behind them.

@@ -232,7 +232,7 @@ func TestClosedPort(t *testing.T) {
 	if err := p.Commit(2); !errors.Is(err, shard.ErrClosed) {
 		t.Errorf("Commit = %v, want ErrClosed", err)
 	}
-	if err := p.Flush(); err != nil {
+	if err := p.Flush(2); err != nil {
 		t.Errorf("Flush of nothing = %v", err)
 	}
 	if _, err := p.Store(ctx, h1, shard.StoreHead{Span: 1}, 1); !errors.Is(err, shard.ErrClosed) {

@@ -21,20 +21,29 @@ func (p Position) Covers(q Position) bool {
 	return p.Incarnation == q.Incarnation && (!q.Any || p.Any && p.Seq >= q.Seq)
 }
 
-// progress is how far a port's batches are applied, and who waits for more.
+// progress is how far a port's batches are begun and applied, and who waits for
+// more.
 //
-// A position does not fit one word, so it is two: the stream moves state to
-// (incarnation+1, nothing yet) when it restarts; the writer stores seq and
-// then, for the first batch of an incarnation, sets the bit that makes seq
-// count. It cannot set it for an incarnation that is over, so a late batch of
-// one leaves a seq behind that nobody reads. A reader that finds the same state
-// before and after seq has a seq of that incarnation, for a later one could
-// only have come after a change of state.
+// A position does not fit one word, so each is a sequence and a bit of state
+// that says whether the sequence counts. The stream moves state to (incarnation
+// + 1, no bits) when it restarts; the writer stores a sequence and then, for
+// the first batch of an incarnation, sets its bit. It cannot set it for an
+// incarnation that is over, so a late batch of one leaves sequences behind that
+// nobody reads. A reader that finds the same state before and after a sequence
+// has a sequence of that incarnation, for a later one could only have come
+// after a change of state.
 type progress struct {
-	state atomic.Uint64 // incarnation << 1 | seq counts
-	seq   atomic.Uint64
-	watch atomic.Pointer[watch]
+	state   atomic.Uint64 // incarnation << 2 | sawApplied | sawBegun
+	begun   atomic.Uint64 // sequence
+	applied atomic.Uint64 // sequence
+	watch   atomic.Pointer[watch]
 }
+
+const (
+	sawBegun   = 1 << iota // progress.begun counts
+	sawApplied             // progress.applied counts
+	stateBits  = iota
+)
 
 // watch is what everybody who waits for the port waits at. Whoever wakes them
 // takes it out of progress first; those who wait on make a new one.
@@ -45,26 +54,47 @@ type watch struct {
 
 // Applied returns how far the port's batches are wholly applied and visible.
 // Any goroutine may call it; it takes no lock.
-func (p *Port) Applied() Position { return p.progress.position() }
+func (p *Port) Applied() Position { return p.progress.position(sawApplied, &p.progress.applied) }
 
-func (g *progress) position() Position {
+// Begun returns the last batch of which anything may be visible: the one that
+// Applied says, or one later that the writer is about to apply. So whoever
+// reads the index has seen no less than an Applied before and no more than a
+// Begun behind. An incarnation that has begun is later than all batches of the
+// one before, which may still become visible then. Any goroutine may call it;
+// it takes no lock.
+func (p *Port) Begun() Position { return p.progress.position(sawBegun, &p.progress.begun) }
+
+func (g *progress) position(saw uint64, counter *atomic.Uint64) Position {
 	for {
 		state := g.state.Load()
-		if state&1 == 0 {
-			return Position{Incarnation: uint32(state >> 1)}
+		at := Position{Incarnation: uint32(state >> stateBits)}
+		if state&saw == 0 {
+			return at
 		}
-		seq := g.seq.Load()
+		at.Seq, at.Any = counter.Load(), true
 		if g.state.Load() == state {
-			return Position{Incarnation: uint32(state >> 1), Seq: seq, Any: true}
+			return at
 		}
 	}
 }
 
-// publish is the writer's: the batch seq of the incarnation is applied.
+// begin is the writer's: it is about to apply records of batch seq.
+func (g *progress) begin(incarnation uint32, seq uint64) {
+	if g.begun.Load() != seq {
+		g.begun.Swap(seq)
+	}
+	before := uint64(incarnation) << stateBits
+	if g.state.Load() == before {
+		g.state.CompareAndSwap(before, before|sawBegun) // or the stream has restarted
+	}
+}
+
+// publish is the writer's: batch seq of the incarnation is applied.
 func (g *progress) publish(incarnation uint32, seq uint64) {
-	g.seq.Swap(seq)
-	state := uint64(incarnation)<<1 | 1
-	if g.state.Load() != state && !g.state.CompareAndSwap(state&^1, state) {
+	g.begin(incarnation, seq) // unless it was: the batch may be empty
+	g.applied.Swap(seq)
+	before := uint64(incarnation)<<stateBits | sawBegun
+	if state := before | sawApplied; g.state.Load() != state && !g.state.CompareAndSwap(before, state) {
 		return // the stream has restarted
 	}
 	if w := g.watch.Load(); w != nil && seq >= w.lowest.Load() {
@@ -74,7 +104,7 @@ func (g *progress) publish(incarnation uint32, seq uint64) {
 
 // restart is the stream's: a new incarnation begins.
 func (g *progress) restart(incarnation uint32) {
-	g.state.Swap(uint64(incarnation) << 1)
+	g.state.Swap(uint64(incarnation) << stateBits)
 	if w := g.watch.Load(); w != nil {
 		g.wake(w)
 	}

@@ -15,13 +15,23 @@ import "github.com/cairn-kv/cairn/tree"
 //	place    word 2…    names
 //	remove   word 2…    names
 //	clear    no more words
-//	end      word 1     sequence of the batch that ends here
+//	begin    word 1     sequence of the batch that begins or goes on here
 //	         word 2     incarnation of the stream
+//	end      the same   of the batch that ends here
 //	pad      word 0     alone counts; its length covers the rest of the buffer
 //
 // A record never crosses the end of the ring's buffer, so its pairs and names
 // are one slice: where it would, a pad fills the rest and it starts at the
-// beginning. Batches end with an end record, whatever is in them.
+// beginning. What is published at once is
+//
+//	begin  data  data … data  end     Commit, of a batch or the rest of one
+//	begin  data  data … data          Flush, of a piece
+//	end                               Commit of an empty batch or rest
+//
+// so the writer knows a record's batch before it meets the record, and what
+// a piece without an end leaves open needs no memory on either side. A begin is
+// reserved in one piece with the first data record, and is filled in when both
+// are published: the batch's sequence is said once, at its end.
 type record []uint64
 
 type kind uint8
@@ -31,6 +41,7 @@ const (
 	kindPlace
 	kindRemove
 	kindClear
+	kindBegin
 	kindEnd
 	kindPad
 )
@@ -45,6 +56,7 @@ const (
 	storeHead = 4 // words before a store's pairs
 	namesHead = 2 // words before the names of a place or remove
 	clearSize = 2
+	beginSize = 3
 	endSize   = 3
 	// endRoom is what every data record leaves free behind itself: an end and
 	// the longest pad it may need. So Commit never waits behind a record.
@@ -108,8 +120,12 @@ func (r record) setStore(h Head, s StoreHead) {
 	r[3] = s.Parent
 }
 
-func (r record) setEnd(seq uint64, incarnation uint32) {
-	r[0] = head(kindEnd, 0, 0, 0, endSize)
+// setMark makes a begin or an end.
+func (r record) setMark(k kind, seq uint64, incarnation uint32) {
+	r[0] = head(k, 0, 0, 0, len(r))
 	r[1] = seq
 	r[2] = uint64(incarnation)
 }
+
+// mark is what a begin or an end says.
+func (r record) mark() (seq uint64, incarnation uint32) { return r[1], uint32(r[2]) }

@@ -24,7 +24,7 @@ func TestBatchLongerThanTheRing(t *testing.T) {
 			n := min(limit, blocks-at)
 			to, err := p.Store(within(t), h1, s, n)
 			if flush && errors.Is(err, shard.ErrBatchTooLong) {
-				if err := p.Flush(); err != nil {
+				if err := p.Flush(1); err != nil {
 					return err
 				}
 				continue
@@ -94,7 +94,7 @@ func TestCommitNeverWaitsBehindARecord(t *testing.T) {
 					}
 				}
 				if flush {
-					must(t, p.Flush())
+					must(t, p.Flush(1))
 				}
 				must(t, p.Commit(1))
 				if c := p.Counters(); c.Stalls != 0 {
@@ -115,7 +115,7 @@ func TestCommitNeverWaitsBehindAFlush(t *testing.T) {
 			g := start(t, shard.MinRingBytes)
 			p := g.port()
 			must(t, p.Clear(within(t), h1))
-			must(t, p.Flush())
+			must(t, p.Flush(1))
 			await(t, "the clear", func() bool { return p.Counters().Records == 1 })
 			release := g.hold()
 			for _, n := range []int{25, 25, last} {

@@ -17,8 +17,16 @@ func TestPositionIsNeverTorn(t *testing.T) {
 	var readers sync.WaitGroup
 	readers.Go(func() {
 		for n := 0; ; n++ {
-			if at := g.position(); at.Any && at.Seq != uint64(at.Incarnation) {
-				t.Errorf("incarnation %d with the sequence of %d", at.Incarnation, at.Seq)
+			applied := g.position(sawApplied, &g.applied)
+			begun := g.position(sawBegun, &g.begun)
+			for _, at := range []Position{applied, begun} {
+				if at.Any && at.Seq != uint64(at.Incarnation) {
+					t.Errorf("incarnation %d with the sequence of %d", at.Incarnation, at.Seq)
+					return
+				}
+			}
+			if begun.Incarnation == applied.Incarnation && !begun.Covers(applied) {
+				t.Errorf("applied %+v, and then begun no more than %+v", applied, begun)
 				return
 			}
 			if n%64 == 0 {
@@ -32,6 +40,9 @@ func TestPositionIsNeverTorn(t *testing.T) {
 	})
 	for i := range incarnations {
 		g.restart(i)
+		if i%2 == 0 {
+			g.begin(i, uint64(i)) // else the batch is empty
+		}
 		g.publish(i, uint64(i))
 	}
 	close(end)

@@ -110,10 +110,15 @@ func (s *Shard) apply(p *Port, r record) {
 	switch r.kind() {
 	case kindPad:
 		return
+	case kindBegin:
+		seq, incarnation := r.mark()
+		p.progress.begin(incarnation, seq)
+		return
 	case kindEnd:
 		p.tally.Batches++
 		p.show()
-		p.progress.publish(uint32(r[2]), r[1])
+		seq, incarnation := r.mark()
+		p.progress.publish(incarnation, seq)
 		return
 	}
 	p.tally.Records++
