@@ -21,8 +21,6 @@ type op struct {
 func (o *op) name(i int) uint64    { return o.pairs[i*o.stride] }
 func (o *op) content(i int) uint64 { return o.pairs[i*o.stride+1] }
 
-func (x *Index) policy() Policy { return x.op.rule }
-
 // newLane gives the current holder a place in a run, with nothing held yet.
 func (x *Index) newLane(at spot) *atomic.Uint64 {
 	slot := x.newSlot(at.run, at.hd)

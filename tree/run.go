@@ -189,11 +189,7 @@ const (
 
 func metaOf(hd []atomic.Uint64) meta { return meta(hd[hMeta].Load()) }
 
-// contents and sharedNames are the two arrays of a run.
-func contents(hd []atomic.Uint64, class uint32) []atomic.Uint64 {
-	return hd[hBody : hBody+capOf(class)]
-}
-
+// sharedNames is the second array of a run.
 func sharedNames(hd []atomic.Uint64, class uint32) []atomic.Uint64 {
 	c := capOf(class)
 	return hd[hBody+c : hBody+2*c]

@@ -129,12 +129,11 @@ func (x *Index) support(at spot, slot *atomic.Uint64, v support) {
 	l := lane(slot.Load())
 	head := x.supportsOf(l.id(), at.run, at.pos)
 	if s := x.findSupport(head, v.name, v.tier, v.shard); s != nil {
-		if x.policy() == Copies {
+		if x.op.rule == Copies {
 			s.n += v.n
 		}
 		return
 	}
-	s := x.side(l.ref())
 	own := x.isOwn(l, at.class(), at.pos)
 	if !own && head != 0 && v.name != x.nameAt(l, at.hd, at.class(), at.pos) {
 		l = x.makeOwn(at, slot)
@@ -142,8 +141,7 @@ func (x *Index) support(at spot, slot *atomic.Uint64, v support) {
 	}
 	if !own && (head == 0 || v.inner) {
 		l, _ = x.needNames(slot, at.hd, at.class())
-		s = x.side(l.ref())
-		x.setMark(s, at.class(), sOwn, at.pos, true)
+		x.setMark(x.side(l.ref()), at.class(), sOwn, at.pos, true)
 		own = true
 		if head != 0 {
 			x.addOwnName(l.id(), x.ownNames(l.ref(), at.class())[at.pos].Load(), at)

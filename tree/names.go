@@ -1,0 +1,126 @@
+package tree
+
+import "sync/atomic"
+
+// Names gives the names of a holder's leading blocks. See Reader.
+func (r *reader) Names(dst []uint64, h Holder, v View, depth int) []uint64 {
+	if v >= ViewExtension {
+		return dst
+	}
+	for i := range r.steps {
+		st := &r.steps[i]
+		if st.off >= depth {
+			break
+		}
+		n := min(st.n, depth-st.off)
+		var k int
+		var ok bool
+		dst, k, ok = r.names(dst, st, h, v, n)
+		if !ok || k < st.n {
+			break
+		}
+	}
+	return dst
+}
+
+// names appends what one run gives of the first n positions; k is how many
+// positions the holder has there, ok that nothing has changed and a block has
+// not been left out.
+func (r *reader) names(dst []uint64, st *step, h Holder, v View, n int) (out []uint64, k int, ok bool) {
+	x, was := r.x, len(dst)
+	hd, class := x.run(st.run), classOf(st.run)
+	w0 := hd[hVersion].Load()
+	if hd[hLink].Load() != st.link || count(w0) < n {
+		return dst, 0, false
+	}
+	if version(w0) != st.version {
+		for i := 0; i < n; i++ {
+			if hd[hBody+i].Load() != r.query[st.off+i] {
+				return dst, 0, false
+			}
+		}
+	}
+	l := r.laneOf(hd, h)
+	if l == 0 {
+		return dst, 0, false
+	}
+	k = min(n, r.reachIn(l, v))
+	names := sharedNames(hd, class)
+	var nameless []atomic.Uint64
+	if l.own() {
+		names = x.ownNames(l.ref(), class)
+		if ref := uint32(x.side(l.ref())[sNameless].Load()); ref != 0 {
+			nameless = x.plane(class, ref)
+		}
+	}
+	whole := true
+	for i := 0; i < k && whole; i++ {
+		if whole = nameless == nil || !bit(nameless, i); whole {
+			dst = append(dst, names[i].Load())
+		}
+	}
+	r.pause()
+	if version(hd[hVersion].Load()) != version(w0) || x.ownerOf(l) != h {
+		return dst[:was], 0, false
+	}
+	return dst, k, whole
+}
+
+// laneOf finds the lane of a holder in a run, 0 if it has none.
+func (r *reader) laneOf(hd []atomic.Uint64, h Holder) lane {
+	for i := hLane; i < hLane+inlineLanes; i++ {
+		if l := lane(hd[i].Load()); l != 0 && r.x.ownerOf(l) == h {
+			return l
+		}
+	}
+	if ref := uint32(hd[hCell].Load()); ref != 0 {
+		c := r.x.cell(ref)
+		for i := range c {
+			if l := lane(c[i].Load()); l != 0 && r.x.ownerOf(l) == h {
+				return l
+			}
+		}
+	}
+	return 0
+}
+
+// ownerOf is the visible holder a lane belongs to, 0 if none.
+func (x *Index) ownerOf(l lane) Holder {
+	w := x.owners[l.id()].Load()
+	if w&1 != 0 {
+		return 0
+	}
+	return Holder(w >> 1)
+}
+
+// reachIn is how many leading units of a run a lane holds in a view.
+func (r *reader) reachIn(l lane, v View) int {
+	reach := l.reach()
+	switch l.shape() {
+	case shapeDevice:
+		if v == ViewHost {
+			return 0
+		}
+		return reach
+	case shapeHost:
+		if v == ViewDevice {
+			return 0
+		}
+		return reach
+	case shapeOther:
+		if v != ViewAny {
+			return 0
+		}
+		return reach
+	}
+	s := r.x.side(l.ref())
+	switch w := s[sView].Load(); v {
+	case ViewDevice:
+		return int(w & 0xffff)
+	case ViewAny:
+		return int(w >> 16 & 0xffff)
+	case ViewDeviceHost:
+		return int(w >> 32 & 0xffff)
+	}
+	return int(s[sExt].Load() >> 16 & 0xffff)
+}
