@@ -148,7 +148,7 @@ func (s *Stream) clear(ctx context.Context, at *slot) error {
 // room publishes what is reserved if that is what makes room for the record
 // that did not fit, and reports whether to try again.
 func (s *Stream) room(err error) bool {
-	return err != nil && s.pieces && errors.Is(err, shard.ErrBatchTooLong) && s.port.Flush() == nil
+	return err != nil && s.pieces && errors.Is(err, shard.ErrBatchTooLong) && s.port.Flush(s.seq) == nil
 }
 
 // slot returns what is known of a rank in a domain; nil if there is none, which

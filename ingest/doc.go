@@ -78,7 +78,9 @@
 // A state is published before the batch that causes it, together with the
 // position from which it holds: a reader passes [Stream.Status] the position it
 // saw before its walk and learns what its answer is worth. So no answer counts
-// as exact that may have seen an index in which something was missing.
+// as exact that may have seen an index in which something was missing. What the
+// answer saw lies between that position, Port.Applied before the walk, and
+// Port.Begun behind it, for batches in pieces as for others.
 //
 // Each domain has a state of its own: clearing one makes that one whole. A
 // domain is exact when no rank of it has lost anything since it was last whole.

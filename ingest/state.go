@@ -108,7 +108,8 @@ type Status struct {
 
 // Status returns what the stream's word in domain d is worth for an answer
 // whose walk began when the port had applied through from. Any goroutine may
-// call it, after the walk; pass Port.Applied() to ask about now.
+// call it, after the walk; pass Port.Applied() to ask about now. The walk has
+// seen nothing beyond Port.Begun() behind it.
 func (s *Stream) Status(d Domain, from shard.Position) Status {
 	st := s.standings[d].Load()
 	out := Status{

@@ -97,7 +97,7 @@ func NewStream(o Options) (*Stream, error) {
 	return s, nil
 }
 
-// Port is the stream's port, for Applied and WaitApplied.
+// Port is the stream's port, for Applied, Begun and WaitApplied.
 func (s *Stream) Port() *shard.Port { return s.port }
 
 // Run follows the publisher until ctx ends or the port is closed, and returns

@@ -493,12 +493,49 @@ func TestBatchLongerThanTheRing(t *testing.T) {
 // recorder counts what reaches the index.
 type recorder struct {
 	*model.Model
-	stores atomic.Int64
+	stores  atomic.Int64
+	storing func() // called first, unless nil
 }
 
 func (r *recorder) Store(o tree.Owner, s *tree.Store) tree.Outcome {
+	if r.storing != nil {
+		r.storing()
+	}
 	r.stores.Add(1)
 	return r.Model.Store(o, s)
+}
+
+func newRecorder(t *testing.T, ringBytes int) (*rig, *recorder) {
+	rec := &recorder{Model: model.New()}
+	r := &rig{
+		t: t, index: rec.Model, shards: 1, cap: DefaultMaxRanks,
+		holders: map[key]tree.Holder{}, roots: map[[2]int]tree.Root{}, sizes: map[key][2]int{},
+	}
+	r.start(rec, ringBytes)
+	return r, rec
+}
+
+// Each piece of a batch longer than the ring says which batch it is of, so
+// that an answer from the middle of it names both ends of what it saw.
+func TestPiecesSayTheirSequence(t *testing.T) {
+	r, rec := newRecorder(t, 2048)
+	f := r.feed(Options{})
+	type moment struct{ begun, applied shard.Position }
+	seen := map[moment]int{}
+	rec.storing = func() { seen[moment{f.port.Begun(), f.port.Applied()}]++ }
+	hashes := make([]uint64, 1000)
+	for i := range hashes {
+		hashes[i] = uint64(5000 + i)
+	}
+	f.live(0, storeAB)
+	f.live(1, store(hashes, nil, span(1, 4000), 4))
+	f.live(2, storeX)
+	f.wait(2)
+	at := func(n uint64) shard.Position { return shard.Position{Seq: n, Any: true} }
+	pieces := seen[moment{at(1), at(0)}]
+	if pieces < 10 || seen[moment{at(0), shard.Position{}}] != 1 || seen[moment{at(2), at(1)}] != 1 || len(seen) != 3 {
+		t.Errorf("begun and applied at each store: %+v", seen)
+	}
 }
 
 // What is rolled back never reaches the index, not even for a moment.
@@ -521,12 +558,7 @@ func TestNothingOfABadBatchIsVisible(t *testing.T) {
 		{"source fault", payload(nil, storeAB, clearAll("ownership", "kvcr")), Fenced},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			rec := &recorder{Model: model.New()}
-			r := &rig{
-				t: t, index: rec.Model, shards: 1, cap: DefaultMaxRanks,
-				holders: map[key]tree.Holder{}, roots: map[[2]int]tree.Root{}, sizes: map[key][2]int{},
-			}
-			r.start(rec, 2048)
+			r, rec := newRecorder(t, 2048)
 			f := r.feed(Options{})
 			f.raw(nil, be(0), c.payload)
 			f.wait(0)
