@@ -269,17 +269,3 @@ func (m *Model) Depths(h tree.Holder, root tree.Root, contents []uint64) (d [tre
 	}
 	return d
 }
-
-// Where says at which unit of a query's path the block of a resident name
-// ends, and how many units it covers. The owner's tier does not matter.
-func (m *Model) Where(o tree.Owner, name uint64, root tree.Root, contents []uint64) (end, span int, ok bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, sh := m.owner(o)
-	if sh == nil || sh.resident(name) == nil {
-		return 0, 0, false
-	}
-	b := sh.resident(name)
-	end = slices.Index(m.path(root, contents), b.at) + 1
-	return end, len(b.contents), end > 0
-}
