@@ -24,6 +24,10 @@ func TestDifferential(t *testing.T) {
 		seeds, ops = 1, 400
 	}
 	for _, p := range differ.Profiles() {
+		seeds := seeds
+		if seeds > 1 && (p.Name == "mixed" || p.Name == "tp" || p.Name == "many") {
+			seeds *= 3 // where most faults have been found
+		}
 		t.Run(p.Name, func(t *testing.T) {
 			t.Parallel()
 			var given, held atomic.Int64

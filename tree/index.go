@@ -128,8 +128,9 @@ func New(o Options) *Index {
 	x.sides.init(sideWords)
 	x.logs.init(logWords)
 	x.links.init(mix(seed, 1, 0))
-	for i, t := range []*table{&x.names, &x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
-		t.init(mix(seed, 2, uint64(i)))
+	x.names.init(mix(seed, 2, 0), manySegments)
+	for i, t := range []*table{&x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
+		t.init(mix(seed, 3, uint64(i)), fewSegments)
 	}
 	x.owners = make([]atomic.Uint64, maxLanes)
 	x.supports = make([]support, 1)

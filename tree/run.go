@@ -275,6 +275,7 @@ func (x *Index) unlinkRun(id uint32) uint32 {
 	hd[hVersion].Store((version(hd[hVersion].Load()) + 1) << countBits)
 	x.mark(stepUnlink)
 	if cell := uint32(hd[hCell].Load()); cell != 0 {
+		hd[hCell].Store(0) // stale entries of logs still lead here
 		x.freeCell(cell)
 	}
 	x.runs[classOf(id)].release(id & (1<<28 - 1))

@@ -105,11 +105,11 @@ func (x *Index) renameSpanned(i int, at place) bool {
 	return true
 }
 
-// spanAt is how many units the holder's block of that name has that ends at a
-// spot.
+// spanAt is how many units the block of that name has that ends at a spot, as
+// the event's shard knows it; another shard may mean one of another length.
 func (x *Index) spanAt(at spot, name uint64) int {
 	for k := x.supportsOf(x.op.lane, at.run, at.pos); k != 0; k = x.supports[k].next {
-		if v := &x.supports[k]; v.name == name && !v.inner {
+		if v := &x.supports[k]; v.name == name && v.shard == x.op.shard && !v.inner {
 			return int(v.span)
 		}
 	}

@@ -51,7 +51,9 @@ func (x *Index) Store(o Owner, s *Store) Outcome {
 		x.chain(at, 0, n)
 	}
 	if x.lanes[x.op.lane].waiting > 0 {
-		x.unwait(n)
+		if !s.KeepMeaning {
+			x.unwait(n)
+		}
 		x.attach(n)
 	}
 	return x.op.out

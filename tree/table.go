@@ -3,10 +3,12 @@ package tree
 import "math/bits"
 
 // A table is cut into segments that grow one at a time, so that growth never
-// copies more than a small part of it at once.
+// copies more than a small part of it at once: the table of names into many,
+// tables of what is rare into few.
 const (
-	tableSegments = 256
-	segmentStart  = 8 // entries of a segment when new
+	manySegments = 128
+	fewSegments  = 16
+	segmentStart = 8 // entries of a segment when new
 )
 
 // entry is a key with one value. A value is never zero: zero marks a free place.
@@ -19,13 +21,18 @@ const tagShift = 49
 // it. Open addressing with linear probing; a deletion closes the gap behind
 // it, so that there are no tombstones and churn costs nothing later.
 type table struct {
-	seed uint64
-	seg  [tableSegments][]entry
-	used [tableSegments]int32
-	live int
+	seed  uint64
+	seg   [][]entry
+	used  []int32
+	shift uint // a hash's bits from here on choose the segment
+	live  int
 }
 
-func (t *table) init(seed uint64) { t.seed = seed }
+func (t *table) init(seed uint64, segments int) {
+	t.seed = seed
+	t.seg, t.used = make([][]entry, segments), make([]int32, segments)
+	t.shift = uint(64 - bits.Len(uint(segments-1)))
+}
 
 // mix spreads two words over 64 bits. The seed is drawn per process, so that
 // nobody outside can aim at one bucket.
@@ -46,7 +53,7 @@ type cursor struct {
 
 func (t *table) find(key, tag uint64) cursor {
 	h := t.hash(key, tag)
-	return cursor{s: t.seg[h>>56], i: h, key: key, tag: tag}
+	return cursor{s: t.seg[h>>t.shift], i: h, key: key, tag: tag}
 }
 
 // next returns the next value, or 0 when there are no more.
@@ -69,14 +76,14 @@ func (c *cursor) next() uint64 {
 
 // at is the cursor of a key whose hash is known.
 func (t *table) at(key, hash uint64) cursor {
-	return cursor{s: t.seg[hash>>56], i: hash, key: key}
+	return cursor{s: t.seg[hash>>t.shift], i: hash, key: key}
 }
 
 // touch loads the home place of a hash and returns what is there. The loads of
 // many hashes in a row overlap, where look-ups one after the other would each
 // wait for memory alone.
 func (t *table) touch(hash uint64) uint64 {
-	s := t.seg[hash>>56]
+	s := t.seg[hash>>t.shift]
 	if len(s) == 0 {
 		return 0
 	}
@@ -87,7 +94,7 @@ func (t *table) touch(hash uint64) uint64 {
 func (t *table) add(key, val uint64) { t.addAt(t.hash(key, val>>tagShift), key, val) }
 
 func (t *table) addAt(h, key, val uint64) {
-	n := h >> 56
+	n := h >> t.shift
 	if s := t.seg[n]; (int(t.used[n])+1)*4 > len(s)*3 {
 		t.grow(n)
 	}
@@ -122,7 +129,7 @@ func (t *table) grow(n uint64) {
 // remove takes away one entry with exactly this key and value.
 func (t *table) remove(key, val uint64) bool {
 	h := t.hash(key, val>>tagShift)
-	n := h >> 56
+	n := h >> t.shift
 	s := t.seg[n]
 	if len(s) == 0 {
 		return false
@@ -159,7 +166,7 @@ func (t *table) remove(key, val uint64) bool {
 // replace gives an entry another value with the same tag.
 func (t *table) replace(key, old, val uint64) {
 	h := t.hash(key, old>>tagShift)
-	s := t.seg[h>>56]
+	s := t.seg[h>>t.shift]
 	mask := uint64(len(s)) - 1
 	for ; ; h++ {
 		e := &s[h&mask]
