@@ -311,9 +311,7 @@ func (g *generator) pieces(h *genHolder, s, ci int) {
 	if len(events) > 1 && g.chance(.3) {
 		events = events[:len(events)-1] // the parent never comes
 	}
-	for _, op := range events {
-		h.shards[s].pending = append(h.shards[s].pending, op)
-	}
+	h.shards[s].pending = append(h.shards[s].pending, events...)
 }
 
 // send emits an event and lets it lag behind on the holder's other shards.

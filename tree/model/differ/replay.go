@@ -282,7 +282,7 @@ func (p *player) drain() error {
 	}
 	for n := 0; p.index.Step(); n++ {
 		if n > 10_000_000 {
-			return fmt.Errorf("Step does not end")
+			return fmt.Errorf("deferred work does not end: Step is true for ever")
 		}
 	}
 	st, want := p.index.Stats(), p.model.Stats()
