@@ -28,22 +28,11 @@ func (w *orphan) add(p tree.Policy, tier tree.Tier) {
 	}
 }
 
-// wait makes a holder's name mean a block behind an unknown name, with the
-// copies it has of an earlier meaning.
-func (t *Tree) wait(h *holder, name, parent, content uint64, out *tree.Outcome) *orphan {
+// wait keeps a block aside under a holder's name, with the copies that wait
+// under it already. What the name means now stays until the parent comes.
+func (t *Tree) wait(h *holder, name, parent, content uint64) *orphan {
 	w := &orphan{name: name, parent: parent, content: content}
-	if b := h.names[name]; b != nil {
-		out.Moved++
-		for _, n := range b.copies {
-			if n > 0 {
-				t.residencies--
-			}
-		}
-		w.copies = b.copies
-		delete(h.names, name)
-		t.names--
-		t.leave(h, b)
-	} else if old := h.orphans[name]; old != nil {
+	if old := h.orphans[name]; old != nil {
 		w.copies = old.copies
 		t.withdraw(h, old)
 	}

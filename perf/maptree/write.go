@@ -21,9 +21,11 @@ func (t *Tree) Store(o tree.Owner, s *tree.Store) (out tree.Outcome) {
 	// at is where the next block goes; nil: it waits for the name parent.
 	at, parent := t.root(s.Root), s.Parent
 	if s.HasParent {
-		if p := h.names[s.Parent]; p != nil {
+		// A parent that waits under a newer meaning is not the block it was.
+		p := h.names[s.Parent]
+		if p != nil && h.orphans[s.Parent] == nil {
 			at = p.at
-		} else if s.Parent != 0 {
+		} else if p != nil || s.Parent != 0 {
 			at = nil
 		}
 	}
@@ -51,14 +53,16 @@ func (t *Tree) Store(o tree.Owner, s *tree.Store) (out tree.Outcome) {
 			at = t.child(at, s.Pairs[i+1])
 			t.add(h, t.announce(h, name, at, &out), o.Tier, &out)
 		} else {
-			t.wait(h, name, parent, s.Pairs[i+1], &out).add(h.policy, o.Tier)
+			t.wait(h, name, parent, s.Pairs[i+1]).add(h.policy, o.Tier)
 			out.Waiting++
 		}
 		parent = name
 	}
 	if len(h.orphans) > 0 {
 		for i := 0; i < len(s.Pairs); i += 2 {
-			t.attach(h, s.Pairs[i], &out)
+			if h.orphans[s.Pairs[i]] == nil {
+				t.attach(h, s.Pairs[i], &out)
+			}
 		}
 		t.bound(h, &out)
 	}
@@ -93,17 +97,12 @@ func (t *Tree) judge(h *holder, s *tree.Store) tree.Reason {
 }
 
 // announce makes a holder's name mean the block at a node, with the copies it
-// has of an earlier meaning.
+// has of an earlier meaning or that wait under it.
 func (t *Tree) announce(h *holder, name uint64, at *node, out *tree.Outcome) *block {
 	b := h.names[name]
 	switch {
 	case b == nil:
 		b = &block{name: name}
-		if w := h.orphans[name]; w != nil {
-			b.copies = w.copies
-			t.withdraw(h, w)
-			t.count(b, out)
-		}
 		h.names[name] = b
 		t.names++
 		t.join(h, b, at)
@@ -114,17 +113,15 @@ func (t *Tree) announce(h *holder, name uint64, at *node, out *tree.Outcome) *bl
 		t.join(h, b, at)
 		t.prune(was) // now that the new place, which may be near, has its block
 	}
-	return b
-}
-
-// count counts the residencies of a block that has just become resident.
-func (t *Tree) count(b *block, out *tree.Outcome) {
-	for _, n := range b.copies {
-		if n > 0 {
-			out.New++
-			t.residencies++
+	if w := h.orphans[name]; w != nil {
+		t.withdraw(h, w)
+		for tier, n := range w.copies {
+			for ; n > 0; n-- {
+				t.add(h, b, tree.Tier(tier), out)
+			}
 		}
 	}
+	return b
 }
 
 // add adds a copy of a resident block.
@@ -179,7 +176,7 @@ func (t *Tree) Remove(o tree.Owner, names []uint64) (out tree.Outcome) {
 				t.names--
 				t.leave(h, b)
 			}
-		} else if w := h.orphans[name]; b == nil && w != nil && w.copies[o.Tier] > 0 {
+		} else if w := h.orphans[name]; w != nil && w.copies[o.Tier] > 0 {
 			take(&w.copies, h.policy, o.Tier)
 			if w.copies == ([tree.NumTiers]uint32{}) {
 				t.withdraw(h, w)
