@@ -117,15 +117,13 @@ func objects() uint64 {
 	return m.HeapObjects
 }
 
-// collection is the CPU time of one forced collection, without what idle
-// processors add to it for want of anything else.
+// collection is the CPU time of one forced collection, of all threads that had a
+// part in it.
 func collection() time.Duration {
-	s := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/cpu/classes/gc/mark/idle:cpu-seconds"}}
-	read := func() float64 {
-		metrics.Read(s)
-		return s[0].Value.Float64() - s[1].Value.Float64()
-	}
-	from := read()
+	s := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}}
+	metrics.Read(s)
+	from := s[0].Value.Float64()
 	runtime.GC()
-	return time.Duration((read() - from) * 1e9)
+	metrics.Read(s)
+	return time.Duration((s[0].Value.Float64() - from) * 1e9)
 }
