@@ -47,16 +47,19 @@
 //
 // # What an answer is worth
 //
-// Every holder's answer has a Freshness: the state, the sequence that was
-// visible before the walk and the one after it. The depths equal the truth at
-// some sequence in between. Holders whose depths are withheld stand in
-// Answer.Flagged with the reason. See State.
+// Every holder's answer has a Freshness: the state, the sequence that was wholly
+// visible before the walk, and the last of which anything was visible after it.
+// The depths equal the truth at some sequence in between, or inside a batch in
+// between; mostly the two are one. A hint names the same two for its source,
+// names included, and for its target. Holders whose depths are withheld stand
+// in Answer.Flagged with the reason. See State.
 //
 // # Concurrency
 //
 // All methods may be called from any goroutine. Match and Hint take no lock,
 // touch no map and no channel, never wait for a writer, and allocate nothing
-// once their buffers have grown; an Answer or HintAnswer serves one goroutine
+// once their buffers have grown; they choose their view anew if the sources of
+// the model change at that very moment; an Answer or HintAnswer serves one goroutine
 // at a time. AddSource, RemoveSource and Close wait for writers or streams and
 // are bounded by their context. Every goroutine the engine starts ends with
 // RemoveSource or Close.

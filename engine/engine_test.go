@@ -286,7 +286,7 @@ func TestDegradedHintsIfAllowed(t *testing.T) {
 	if err := e.Hint(prompt(), Target{Source: "t"}, &h); err != nil {
 		t.Fatal(err)
 	}
-	if outcome(&h) != "w/0 worker depth 3" || h.Applied != 5 {
+	if outcome(&h) != "w/0 worker depth 3" || h.Applied != [2]uint64{5, 5} {
 		t.Errorf("%s, applied %d", outcome(&h), h.Applied)
 	}
 }

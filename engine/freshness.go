@@ -51,10 +51,11 @@ type Freshness struct {
 	// Seq is the last sequence received, 0 before the first.
 	Seq uint64
 	// Applied is the sequence that was wholly visible before the walk, and the
-	// last one of which anything can have been visible when it ended: the depths
-	// equal the truth somewhere between the two. With several TP shards it is
-	// the lowest before and the highest after; the exact intervals are in
-	// Streams.
+	// last one of which anything was visible when it ended: the depths equal the
+	// truth somewhere between the two. The second is the same as the first, or
+	// higher by the batches that became visible during the walk and the one that
+	// was about to. With several TP shards it is the lowest before and the
+	// highest after; the exact intervals are in Streams.
 	Applied [2]uint64
 	// Lag is how old the last batch was when it was received, by the publisher's
 	// clock, and how long it has been waiting to become visible.
@@ -79,7 +80,7 @@ type StreamPosition struct {
 	// after. Where they differ, the two Applied belong to two histories.
 	Incarnation [2]uint32
 	// Any tells whether the two Applied are sequences at all (0 is one): whether
-	// anything was visible before the walk, and could be when it ended.
+	// a batch was visible before the walk, and any of one when it ended.
 	Any [2]bool
 }
 

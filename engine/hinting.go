@@ -33,10 +33,11 @@ func (e *Engine) Hint(q *Query, t Target, h *HintAnswer) error {
 }
 
 func (h *HintAnswer) reset() {
-	*h = HintAnswer{JSON: h.JSON[:0], Names: h.Names[:0]}
+	*h = HintAnswer{JSON: h.JSON[:0], Names: h.Names[:0], Streams: h.Streams[:0], TargetStreams: h.TargetStreams[:0]}
 }
 
-// hint lays the candidates out, decides, and fetches the names.
+// hint lays the candidates out, decides, and fetches the names. Whatever it says
+// of the source and the target it says with the sequences that it rests on.
 func (k *querier) hint(e *Engine, m *modelView, q *Query, t Target, h *HintAnswer) {
 	now := time.Now()
 	call := hint.Call{
@@ -47,8 +48,13 @@ func (k *querier) hint(e *Engine, m *modelView, q *Query, t Target, h *HintAnswe
 		Target:   hint.Target{Place: hint.Place{Source: t.Source, Rank: t.Rank}},
 	}
 	size := 0 // the target's block size
-	if s := m.source(t.Source); s != nil && s.hasRank(t.Rank) {
-		call.Target.Role = s.role
+	target := m.worker(t.Source, t.Rank)
+	if target >= 0 && m.holders[target].src.hasRank(t.Rank) {
+		call.Target.Role = m.holders[target].src.role
+		// Noted also where it holds nothing, for that was so at some sequence,
+		// too. Its cache owner has the same streams, noted before no earlier and
+		// after no later.
+		k.noteAfter(m, target)
 	}
 	k.cands = k.cands[:0]
 	for i := range k.found {
@@ -68,6 +74,10 @@ func (k *querier) hint(e *Engine, m *modelView, q *Query, t Target, h *HintAnswe
 	call.Candidates = k.cands
 	d := hint.Decide(&call)
 	h.Reason, h.Detail, h.ThresholdTokens = d.Reason, d.Detail, d.Threshold
+	switch d.Reason {
+	case hint.Hinted, hint.NoLongerSource, hint.Ineligible:
+		h.TargetApplied, h.TargetStreams = k.interval(m, target, h.TargetStreams)
+	}
 	if d.Best < 0 {
 		h.Threshold = blocks(d.Threshold, size)
 		return
@@ -78,22 +88,34 @@ func (k *querier) hint(e *Engine, m *modelView, q *Query, t Target, h *HintAnswe
 	h.Threshold = blocks(d.Threshold, size)
 	h.Best = Place{Source: hd.src.spec.ID, Rank: hd.rank, Domain: hd.domain,
 		Depth: blocks(d.Depth, size), Tokens: d.Depth, BlockSize: size}
-	h.Applied = hd.feeds[0].applied().Seq
-	for _, fd := range hd.feeds[1:] {
-		h.Applied = min(h.Applied, fd.applied().Seq)
-	}
 	if d.Reason != hint.Hinted {
+		h.Applied, h.Streams = k.interval(m, int(f.holder), h.Streams)
 		return
 	}
 	k.name(m, f, hd, h)
-	if h.Best.Tokens <= d.Threshold {
+	k.noteAfter(m, int(f.holder)) // the names were read after the walk
+	if h.Best.Tokens <= d.Threshold || !k.mayServe(e, m, int(f.holder)) {
 		// The index gave fewer names than the depth promised, and what is left
-		// is no gain for the target.
+		// is no gain for the target; or they are those of a source that lost
+		// something or was replaced behind the walk.
 		h.Reason, h.Best, h.Names = hint.NoLongerSource, Place{}, h.Names[:0]
 		return
 	}
+	h.Applied, h.Streams = k.interval(m, int(f.holder), h.Streams)
 	h.Endpoint = hd.candidate.Endpoint
 	h.JSON = hint.AppendFetch(h.JSON, t.MessageID, h.Endpoint, h.Names)
+}
+
+// interval appends the positions of holder i's streams, and joins them.
+func (k *querier) interval(m *modelView, i int, to []StreamPosition) (applied [2]uint64, _ []StreamPosition) {
+	h := m.holders[i]
+	for j, fd := range h.feeds {
+		s := fd.status(h.domain, k.before[int(m.first[i])+j])
+		p := k.position(m, i, j, &s)
+		p.join(j == 0, &applied)
+		to = append(to, p)
+	}
+	return applied, to
 }
 
 // name fetches the source's block names, and cuts the depth to what came.

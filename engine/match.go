@@ -6,7 +6,6 @@ import (
 
 	"github.com/cairn-kv/cairn/ingest"
 	"github.com/cairn-kv/cairn/tree"
-	"github.com/cairn-kv/cairn/tree/shard"
 )
 
 // Match finds what every holder of the query's model has of the prompt, and
@@ -15,8 +14,9 @@ import (
 // long as each has an Answer of its own.
 //
 // The depths of a holder equal the truth at some sequence between
-// Freshness.Applied[0] and [1]. Errors are ErrClosed, ErrUnknownModel and
-// those of a query that contradicts itself.
+// Freshness.Applied[0] and [1], or at some moment inside the batches in
+// between. Errors are ErrClosed, ErrUnknownModel and those of a query that
+// contradicts itself.
 func (e *Engine) Match(q *Query, a *Answer) error {
 	a.Tokens, a.Holders, a.Flagged, a.positions = q.length(), a.Holders[:0], a.Flagged[:0], a.positions[:0]
 	k, m, err := e.ask(q)
@@ -30,29 +30,49 @@ func (e *Engine) Match(q *Query, a *Answer) error {
 	return nil
 }
 
-// ask does what Match and Hint share: pin a view, hash, note positions, walk.
-// The caller gives the querier back unless there is an error.
+// ask does what Match and Hint share: pin a view, hash, note positions, walk,
+// note positions again. The caller gives the querier back unless there is an
+// error.
 func (e *Engine) ask(q *Query) (*querier, *modelView, error) {
-	v := e.view.Load()
-	if v == nil {
-		return nil, nil, ErrClosed
-	}
 	if err := q.check(); err != nil {
 		return nil, nil, err
 	}
-	m := v.model(q.Model)
-	if m == nil {
-		return nil, nil, ErrUnknownModel
-	}
 	k := e.queriers.get()
-	k.revision = v.revision
-	if err := k.hash(m, q); err != nil {
+	m, err := e.pin(k, q)
+	if err != nil {
 		e.queriers.put(k)
 		return nil, nil, err
 	}
-	k.note(m)
 	k.walk(m)
+	for i := range k.found {
+		k.noteAfter(m, int(k.found[i].holder))
+	}
 	return k, m, nil
+}
+
+// pin chooses the view that a query works on, hashes for it and notes positions.
+func (e *Engine) pin(k *querier, q *Query) (*modelView, error) {
+	for {
+		v := e.view.Load()
+		if v == nil {
+			return nil, ErrClosed
+		}
+		m := v.model(q.Model)
+		if m == nil {
+			return nil, ErrUnknownModel
+		}
+		if err := k.hash(m, q); err != nil {
+			return nil, err
+		}
+		k.note(m)
+		// A batch that needs a new trie or holder is applied after the view has
+		// it. So what is applied by now stands where this view looks, unless the
+		// view has been replaced meanwhile, which is rare.
+		if now := e.view.Load(); now == v || now != nil && now.model(q.Model) == m {
+			k.revision = v.revision
+			return m, nil
+		}
+	}
 }
 
 // answer turns findings into the caller's answer.
@@ -83,30 +103,26 @@ func (k *querier) answer(e *Engine, m *modelView, a *Answer) {
 		if k.slot[i] != 0 || k.visible(e, m, i, now) {
 			continue
 		}
+		k.noteAfter(m, i)
 		ha := HolderAnswer{Source: h.src.spec.ID, Rank: h.rank, Domain: h.domain, BlockSize: h.blockSize()}
 		ha.Freshness = k.freshness(e, m, i, now, a)
 		a.Flagged = append(a.Flagged, ha)
 	}
 }
 
-// freshness describes holder i of the model. Its stream positions go into the
-// answer's own memory.
+// freshness describes holder i of the model, of which positions were noted
+// before and after. They go into the answer's own memory.
 func (k *querier) freshness(e *Engine, m *modelView, i int, now time.Time, a *Answer) Freshness {
 	h := m.holders[i]
 	var f Freshness
 	start := len(a.positions)
 	for j, fd := range h.feeds {
-		before, after := k.before[int(m.first[i])+j], fd.applied()
-		s := fd.status(h.domain, before)
-		p := StreamPosition{
-			Seq:         s.Seq,
-			Applied:     [2]uint64{before.Seq, reach(after, &s)},
-			Incarnation: [2]uint32{before.Incarnation, after.Incarnation},
-			Any:         [2]bool{before.Any, after.Any || s.Received},
-		}
+		s := fd.status(h.domain, k.before[int(m.first[i])+j])
+		p := k.position(m, i, j, &s)
 		a.positions = append(a.positions, p)
-		f.join(e, j == 0, &s, &p, now)
-		if s.Received && (!after.Any || s.Seq > after.Seq) {
+		p.join(j == 0, &f.Applied)
+		f.join(e, j == 0, &s, now)
+		if at := fd.applied(); s.Received && (!at.Any || s.Seq > at.Seq) {
 			f.Lag = max(f.Lag, max(0, s.Lag)+since(now, s.Message))
 		}
 	}
@@ -114,30 +130,12 @@ func (k *querier) freshness(e *Engine, m *modelView, i int, now time.Time, a *An
 	return f
 }
 
-// reach is the last sequence of which a walk can have seen anything, given
-// what was applied after it. A batch shows in after once it is wholly applied;
-// the one behind it may have been under way. So it counts, if it was received:
-// a stream notes what it receives before it hands it over.
-func reach(after shard.Position, s *ingest.Status) uint64 {
-	switch {
-	case !after.Any:
-		return s.Seq // the first batch of a history may have any sequence
-	case s.Received && s.Seq != after.Seq:
-		return after.Seq + 1
-	}
-	return after.Seq
-}
-
 // join adds one stream to a holder's freshness.
-func (f *Freshness) join(e *Engine, first bool, s *ingest.Status, p *StreamPosition, now time.Time) {
+func (f *Freshness) join(e *Engine, first bool, s *ingest.Status, now time.Time) {
 	if state := State(s.State); first || worst(f.State, state) != f.State {
 		f.State, f.Cause = state, string(s.Cause)
 	}
-	if first {
-		f.Applied[0] = p.Applied[0]
-	}
 	f.Seq = max(f.Seq, s.Seq)
-	f.Applied[0], f.Applied[1] = min(f.Applied[0], p.Applied[0]), max(f.Applied[1], p.Applied[1])
 	f.Lag = max(f.Lag, s.Lag)
 	f.Age = max(f.Age, since(now, s.Message))
 	f.Epoch = max(f.Epoch, s.Epoch)

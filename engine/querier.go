@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cairn-kv/cairn/engine/hint"
+	"github.com/cairn-kv/cairn/ingest"
 	"github.com/cairn-kv/cairn/tree"
 	"github.com/cairn-kv/cairn/tree/content"
 	"github.com/cairn-kv/cairn/tree/shard"
@@ -19,7 +20,8 @@ type querier struct {
 
 	hashes [][]uint64       // per unit of the model: content hashes of the prompt
 	keys   content.Keys     // of the unit being hashed
-	before []shard.Position // per stream of the model, before the walk
+	before []shard.Position // applied per stream of the model, before the walk
+	after  []shard.Position // begun after it, of the holders for which it was noted
 	found  []finding        // holders met
 	slot   []int32          // holder → index in found + 1; all zero between queries
 	order  []uint64         // of findings, deepest first: see sort
@@ -251,4 +253,34 @@ func (k *querier) note(m *modelView) {
 			k.before = append(k.before, f.applied())
 		}
 	}
+	k.after = slices.Grow(k.after[:0], len(k.before))[:len(k.before)]
+}
+
+// noteAfter keeps what the streams of holder i have begun after the walk. May be
+// repeated: what was seen until the last time counts.
+func (k *querier) noteAfter(m *modelView, i int) {
+	first := int(m.first[i])
+	for j, f := range m.holders[i].feeds {
+		k.after[first+j] = f.begun()
+	}
+}
+
+// position is the interval of stream j of holder i, whose after was noted.
+func (k *querier) position(m *modelView, i, j int, s *ingest.Status) StreamPosition {
+	before, after := k.before[int(m.first[i])+j], k.after[int(m.first[i])+j]
+	return StreamPosition{
+		Seq:         s.Seq,
+		Applied:     [2]uint64{before.Seq, after.Seq},
+		Incarnation: [2]uint32{before.Incarnation, after.Incarnation},
+		Any:         [2]bool{before.Any, after.Any},
+	}
+}
+
+// join widens the interval of a holder by that of one of its streams.
+func (p *StreamPosition) join(first bool, applied *[2]uint64) {
+	if first {
+		*applied = p.Applied
+		return
+	}
+	applied[0], applied[1] = min(applied[0], p.Applied[0]), max(applied[1], p.Applied[1])
 }

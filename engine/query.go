@@ -137,8 +137,8 @@ type Place struct {
 	BlockSize int
 }
 
-// HintAnswer is exactly one of a hint and a reason. Its buffer belongs to the
-// caller, who hands the same HintAnswer in again to have it reused.
+// HintAnswer is exactly one of a hint and a reason. Its buffers belong to the
+// caller, who hands the same HintAnswer in again to have them reused.
 type HintAnswer struct {
 	// Reason is hint.Hinted if JSON holds a hint.
 	Reason hint.Reason
@@ -157,9 +157,17 @@ type HintAnswer struct {
 	// counted in (the target's own without Best) and in tokens.
 	Threshold       int
 	ThresholdTokens int
-	// Applied is the last sequence of the source that was wholly visible
-	// after the walk.
-	Applied uint64
+	// Applied and Streams say which sequences of Best's streams the depth and
+	// the names rest on, as in Freshness: what was wholly visible before the
+	// index was asked, and the last of which anything was visible when the names
+	// were there. Zero without Best.
+	Applied [2]uint64
+	Streams []StreamPosition
+	// TargetApplied and TargetStreams say the same of the target's streams, on
+	// which the threshold rests; the names have no part in them. Zero if the
+	// decision did not ask what the target holds.
+	TargetApplied [2]uint64
+	TargetStreams []StreamPosition
 	// Revision of the routing snapshot that the decision rests on.
 	Revision uint64
 }

@@ -445,6 +445,7 @@ func (e *Engine) Owners() []OwnerStatus {
 	for _, m := range v.models {
 		k.note(m)
 		for i, h := range m.holders {
+			k.noteAfter(m, i)
 			o := OwnerStatus{Source: h.src.spec.ID, Rank: h.rank, Domain: h.domain, Model: m.name,
 				BlockSize: h.blockSize(), WorkerType: h.src.role.String(), Endpoint: h.candidate.Endpoint,
 				StateAgent: h.candidate.StateAgent, Freshness: k.freshness(e, m, i, now, &Answer{})}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cairn-kv/cairn/engine/hint"
 	"github.com/cairn-kv/cairn/tree"
 )
 
@@ -59,14 +60,6 @@ func (v *view) model(name string) *modelView {
 	return v.models[i]
 }
 
-func (m *modelView) source(id string) *source {
-	i, ok := slices.BinarySearchFunc(m.sources, id, func(s *source, n string) int { return strings.Compare(s.spec.ID, n) })
-	if !ok {
-		return nil
-	}
-	return m.sources[i]
-}
-
 func (m *modelView) part(shard int) *part {
 	for i := range m.parts {
 		if m.parts[i].shard == shard {
@@ -84,6 +77,18 @@ func (p *part) holder(id tree.Holder) int {
 		return -1
 	}
 	return int(p.at[i])
+}
+
+// worker returns the index in holders of a (source, rank) in the worker domain,
+// -1 if there is none.
+func (m *modelView) worker(source string, rank int) int {
+	i, ok := slices.BinarySearchFunc(m.holders, rank, func(h *holder, rank int) int {
+		return cmp.Or(strings.Compare(h.src.spec.ID, source), cmp.Compare(h.rank, rank), cmp.Compare(h.domain, hint.Worker))
+	})
+	if !ok {
+		return -1
+	}
+	return i
 }
 
 // with returns a view in which one model is replaced, or taken out if m is nil.

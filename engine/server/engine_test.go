@@ -83,6 +83,9 @@ func TestOverARealEngine(t *testing.T) {
 		`{"source":"w1","rank":0,"domain":"worker"} 2 0` {
 		t.Errorf("\n got %s %s\nwant %s", got, hint, want)
 	}
+	if at := fmt.Sprintf("%s %s", hint["applied"], hint["target"]); at != `[0,0] {"applied":[0,0]}` {
+		t.Errorf("the hint rests on %s", at)
+	}
 	if none := post("/v1/hint", `{"model":"m","tokens":[1,2,3,4],"target":{"source":"w1"}}`); string(none["reason"]) != `"no_longer_source"` {
 		t.Errorf("%s", none)
 	}

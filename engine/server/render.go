@@ -96,9 +96,8 @@ func appendHolder(b []byte, h *engine.HolderAnswer, depths bool) []byte {
 func appendFreshness(b []byte, f *engine.Freshness) []byte {
 	b = appendText(b, `{"state":`, f.State.String())
 	b = appendUint(b, `,"seq":`, f.Seq)
-	b = appendUint(b, `,"applied":[`, f.Applied[0])
-	b = appendUint(b, `,`, f.Applied[1])
-	b = appendInt(b, `],"lag_ms":`, millis(f.Lag))
+	b = appendApplied(append(b, ','), f.Applied)
+	b = appendInt(b, `,"lag_ms":`, millis(f.Lag))
 	b = appendInt(b, `,"age_ms":`, millis(f.Age))
 	b = appendUint(b, `,"epoch":`, uint64(f.Epoch))
 	if f.Silent {
@@ -107,20 +106,32 @@ func appendFreshness(b []byte, f *engine.Freshness) []byte {
 	if f.Hidden {
 		b = append(b, `,"hidden":true`...)
 	}
-	if len(f.Streams) > 1 {
-		b = append(b, `,"streams":[`...)
-		for i := range f.Streams {
-			s := &f.Streams[i]
-			b = appendUint(comma(b, i), `{"seq":`, s.Seq)
-			b = appendUint(b, `,"applied":[`, s.Applied[0])
-			b = appendUint(b, `,`, s.Applied[1])
-			b = appendUint(b, `],"incarnation":[`, uint64(s.Incarnation[0]))
-			b = appendUint(b, `,`, uint64(s.Incarnation[1]))
-			b = append(b, "]}"...)
-		}
-		b = append(b, ']')
+	return append(appendStreams(b, f.Streams), '}')
+}
+
+// appendApplied writes the two ends of an interval of sequences.
+func appendApplied(b []byte, in [2]uint64) []byte {
+	b = appendUint(b, `"applied":[`, in[0])
+	b = appendUint(b, `,`, in[1])
+	return append(b, ']')
+}
+
+// appendStreams writes the intervals of several streams one by one. Those of one
+// stream have been said.
+func appendStreams(b []byte, all []engine.StreamPosition) []byte {
+	if len(all) < 2 {
+		return b
 	}
-	return append(b, '}')
+	b = append(b, `,"streams":[`...)
+	for i := range all {
+		s := &all[i]
+		b = appendUint(comma(b, i), `{"seq":`, s.Seq)
+		b = appendApplied(append(b, ','), s.Applied)
+		b = appendUint(b, `,"incarnation":[`, uint64(s.Incarnation[0]))
+		b = appendUint(b, `,`, uint64(s.Incarnation[1]))
+		b = append(b, "]}"...)
+	}
+	return append(b, ']')
 }
 
 func appendHint(b []byte, h *engine.HintAnswer) []byte {
@@ -132,7 +143,8 @@ func appendHint(b []byte, h *engine.HintAnswer) []byte {
 		b = appendInt(b, `,"depth":`, h.Best.Depth)
 		b = appendInt(b, `,"threshold":`, h.Threshold)
 		b = appendInt(b, `,"block_size":`, h.Best.BlockSize)
-		b = appendUint(b, `,"applied":`, h.Applied)
+		b = appendStreams(appendApplied(append(b, ','), h.Applied), h.Streams)
+		b = appendTarget(b, h)
 		b = appendUint(b, `,"revision":`, h.Revision)
 		return append(b, '}')
 	}
@@ -143,9 +155,19 @@ func appendHint(b []byte, h *engine.HintAnswer) []byte {
 	if h.Best.Source != "" {
 		b = appendPlace(append(b, `,"best":`...), &h.Best)
 		b = appendInt(b, `,"depth":`, h.Best.Depth)
+		b = appendStreams(appendApplied(append(b, ','), h.Applied), h.Streams)
 		b = append(b, '}')
 	}
-	return append(b, '}')
+	return append(appendTarget(b, h), '}')
+}
+
+// appendTarget writes when the target held what the decision says, if it says so.
+func appendTarget(b []byte, h *engine.HintAnswer) []byte {
+	if len(h.TargetStreams) == 0 {
+		return b
+	}
+	b = appendApplied(append(b, `,"target":{`...), h.TargetApplied)
+	return append(appendStreams(b, h.TargetStreams), '}')
 }
 
 // appendPlace leaves the object open for what the caller adds.

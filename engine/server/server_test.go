@@ -116,16 +116,33 @@ func TestMatchFlagsAndShards(t *testing.T) {
 
 func TestHintAnswers(t *testing.T) {
 	w1 := engine.Place{Source: "w1", Domain: hint.CacheOwner, Depth: 4, BlockSize: 4}
+	// at makes the positions of one stream for every two sequences.
+	at := func(seqs ...uint64) (all []engine.StreamPosition) {
+		for i := 0; i < len(seqs); i += 2 {
+			all = append(all, engine.StreamPosition{Seq: seqs[i+1], Applied: [2]uint64{seqs[i], seqs[i+1]}, Any: [2]bool{true, true}})
+		}
+		return all
+	}
 	cases := []struct {
 		name string
 		ans  engine.HintAnswer
 		want string
 	}{
-		{"a hint", engine.HintAnswer{JSON: []byte(`{"protocol_version":"0.1"}`), Best: w1, Threshold: 1, Applied: 9, Revision: 5},
-			`{"hint":{"protocol_version":"0.1"},"source":{"source":"w1","rank":0,"domain":"cache_owner"},"depth":4,"threshold":1,"block_size":4,"applied":9,"revision":5}`},
-		{"nobody beats the target", engine.HintAnswer{Reason: hint.NoLongerSource}, `{"reason":"no_longer_source"}`},
-		{"somebody does and may not", engine.HintAnswer{Reason: hint.Ineligible, Detail: hint.DetailStateAgent, Best: w1},
-			`{"reason":"ineligible","detail":"state_agent","best":{"source":"w1","rank":0,"domain":"cache_owner","depth":4}}`},
+		{"a hint", engine.HintAnswer{JSON: []byte(`{"protocol_version":"0.1"}`), Best: w1, Threshold: 1, Applied: [2]uint64{9, 10}, Revision: 5,
+			Streams: at(9, 10), TargetApplied: [2]uint64{3, 3}, TargetStreams: at(3, 3)},
+			`{"hint":{"protocol_version":"0.1"},"source":{"source":"w1","rank":0,"domain":"cache_owner"},"depth":4,"threshold":1,"block_size":4,` +
+				`"applied":[9,10],"target":{"applied":[3,3]},"revision":5}`},
+		{"TP shards", engine.HintAnswer{JSON: []byte(`{}`), Best: w1, Applied: [2]uint64{7, 10}, Streams: at(9, 10, 7, 7),
+			TargetApplied: [2]uint64{3, 5}, TargetStreams: at(3, 3, 5, 5)},
+			`{"hint":{},"source":{"source":"w1","rank":0,"domain":"cache_owner"},"depth":4,"threshold":0,"block_size":4,` +
+				`"applied":[7,10],"streams":[{"seq":10,"applied":[9,10],"incarnation":[0,0]},{"seq":7,"applied":[7,7],"incarnation":[0,0]}],` +
+				`"target":{"applied":[3,5],"streams":[{"seq":3,"applied":[3,3],"incarnation":[0,0]},{"seq":5,"applied":[5,5],"incarnation":[0,0]}]},"revision":0}`},
+		{"not admitted", engine.HintAnswer{Reason: hint.NotAdmitted}, `{"reason":"not_admitted"}`},
+		{"nobody beats the target", engine.HintAnswer{Reason: hint.NoLongerSource, TargetApplied: [2]uint64{3, 4}, TargetStreams: at(3, 4)},
+			`{"reason":"no_longer_source","target":{"applied":[3,4]}}`},
+		{"somebody does and may not", engine.HintAnswer{Reason: hint.Ineligible, Detail: hint.DetailStateAgent, Best: w1,
+			Applied: [2]uint64{9, 9}, Streams: at(9, 9), TargetApplied: [2]uint64{3, 4}, TargetStreams: at(3, 4)},
+			`{"reason":"ineligible","detail":"state_agent","best":{"source":"w1","rank":0,"domain":"cache_owner","depth":4,"applied":[9,9]},"target":{"applied":[3,4]}}`},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {

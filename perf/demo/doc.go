@@ -14,9 +14,10 @@
 //     been published when the answer came.
 //   - A holder that an answer leaves out must have held nothing at some
 //     instant since then.
-//   - Every block that a hint names must have been in the source's right
-//     domain, on every TP shard; the source's endpoint, the blocks' names and
-//     the threshold must be right.
+//   - The blocks that a hint names must have been in the source's right domain,
+//     all at once and on every TP shard, within the interval that the hint
+//     names; and so must be true what it says of the target within the target's.
+//     The source's endpoint and the blocks' names must be right.
 //   - A reason for no hint must be the right one. A holder that held more all
 //     the time may go unnamed now and then, since an index may give fewer names
 //     than blocks while they move; that is counted, and may not be a habit.

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -27,29 +28,34 @@ func (r *reach) has(tokens int) bool {
 }
 
 // hint judges a hint, or the reason for none, for a request that was routed to
-// a target.
+// a target. What it says of the target and of a source must have been true
+// within the intervals that it names; what it does not say, that nobody else
+// could serve, is held against what may have been seen at the least.
 func (j *judge) hint(model string, p *fleet.Prompt, t engine.Target, h *engine.HintAnswer) {
 	j.tally.reasons[h.Reason].Add(1)
 	j.tally.details[h.Detail].Add(1)
 	want, certain := j.certain(model, t)
-	if certain != isCertain(h.Reason) || certain && h.Reason != want {
+	switch {
+	case certain != isCertain(h.Reason) || certain && h.Reason != want:
 		j.tally.refute("hint for %s/%d of model %s: reason %q is not what the configuration gives (%q)", t.Source, t.Rank, model, h.Reason, want)
 		return
-	}
-	if certain {
+	case certain:
+		if len(h.Streams)+len(h.TargetStreams) > 0 {
+			j.tally.refute("hint for %s/%d: reason %q rests on no stream, and names some", t.Source, t.Rank, h.Reason)
+		}
 		return
 	}
-	rs, ok := j.reaches(model, p)
-	if !ok {
-		return
-	}
-	if err := j.decision(rs, p, t, h); err != nil {
+	switch err := j.decision(model, p, t, h); {
+	case errors.Is(err, fleet.ErrForgotten):
+		j.tally.unjudged.Add(1)
+	case err != nil:
 		j.tally.refute("hint for %s/%d: %v", t.Source, t.Rank, err)
-		return
-	}
-	if h.Reason == hint.Hinted {
+	case h.Reason == hint.Hinted:
 		j.tally.hints.Add(1)
 		j.tally.blocks.Add(uint64(len(h.Names)))
+		if j.named.several() {
+			j.tally.hintSpanning.Add(1)
+		}
 	}
 }
 
@@ -72,49 +78,84 @@ func (j *judge) certain(model string, t engine.Target) (hint.Reason, bool) {
 	return hint.Hinted, false
 }
 
-// reaches works out what every holder of the model can have had.
-func (j *judge) reaches(model string, p *fleet.Prompt) ([]reach, bool) {
+// reach works out what a holder can have had for a hint within a span.
+func (j *judge) reach(i int, d fleet.Domain, p *fleet.Prompt, in *span) (reach, error) {
+	s := j.streams[i]
+	a, err := j.truth.Truth(fleet.Holder{Source: s.source.ID, Rank: s.rank, Domain: d}, p, in.from, in.to)
+	if err != nil {
+		return reach{}, err
+	}
+	size, view := s.source.BlockSize, fleet.OnDeviceHost
+	if d == fleet.CacheOwner {
+		view = fleet.OnHost
+	}
+	v := &a[view]
+	return reach{i, d, v.Min() * size, v.Max() * size, v.Clone(), size}, nil
+}
+
+// domains are those of a stream's source.
+func (s *stream) domains() []fleet.Domain {
+	if s.source.Pool {
+		return []fleet.Domain{fleet.Worker, fleet.CacheOwner}
+	}
+	return []fleet.Domain{fleet.Worker}
+}
+
+// reaches works out what every holder of the model can have had while the
+// query was under way, and the target's within what the answer names of it. A
+// target of -1 is none.
+func (j *judge) reaches(model string, p *fleet.Prompt, target int) ([]reach, error) {
 	var out []reach
 	for i, s := range j.streams {
-		for d := fleet.Worker; d <= fleet.CacheOwner; d++ {
-			if s.source.Model != model || d == fleet.CacheOwner && !s.source.Pool {
-				continue
+		if s.source.Model != model {
+			continue
+		}
+		in := &j.around[i]
+		if i == target {
+			in = &j.target
+		}
+		for _, d := range s.domains() {
+			r, err := j.reach(i, d, p, in)
+			if err != nil {
+				return nil, err
 			}
-			a, ok := j.allowed(fleet.Holder{Source: s.source.ID, Rank: s.rank, Domain: d}, p, j.around[i])
-			if !ok {
-				return nil, false
-			}
-			size, view := s.source.BlockSize, fleet.OnDeviceHost
-			if d == fleet.CacheOwner {
-				view = fleet.OnHost
-			}
-			v := &a[view]
-			out = append(out, reach{i, d, v.Min() * size, v.Max() * size, v.Clone(), size})
+			out = append(out, r)
 		}
 	}
-	return out, true
+	return out, nil
 }
 
 // decision judges what rests on residency.
-func (j *judge) decision(rs []reach, p *fleet.Prompt, t engine.Target, h *engine.HintAnswer) error {
+func (j *judge) decision(model string, p *fleet.Prompt, t engine.Target, h *engine.HintAnswer) error {
 	target := j.index(t.Source, t.Rank)
+	if err := j.positions(target, h.TargetStreams, &j.target); err != nil {
+		return fmt.Errorf("the target's %w", err)
+	}
+	rs, err := j.reaches(model, p, target)
+	if err != nil {
+		return err
+	}
 	if err := threshold(rs, target, h.ThresholdTokens); err != nil {
+		return fmt.Errorf("%w, batches %v to %v applied", err, j.target.from, j.target.to)
+	}
+	var best reach
+	if h.Reason == hint.NoLongerSource {
+		if h.Best != (engine.Place{}) || len(h.Streams) > 0 {
+			return fmt.Errorf("%s, and yet it names %s/%d", h.Reason, h.Best.Source, h.Best.Rank)
+		}
+	} else if best, err = j.best(model, p, h); err != nil {
 		return err
 	}
 	switch h.Reason {
 	case hint.Hinted:
-		return j.fetch(p, target, t, h)
+		return j.fetch(p, target, t, h, &best)
 	case hint.Ineligible:
-		i := slices.IndexFunc(rs, func(r reach) bool { return j.is(&r, h.Best) })
-		switch {
-		case i < 0:
-			return fmt.Errorf("ineligible: no holder %s/%d/%s", h.Best.Source, h.Best.Rank, h.Best.Domain)
-		case h.Best.Tokens <= h.ThresholdTokens || !rs[i].has(h.Best.Tokens):
-			return fmt.Errorf("ineligible: %s/%d/%s with %d tokens, true were %d to %d, threshold %d",
-				h.Best.Source, h.Best.Rank, h.Best.Domain, h.Best.Tokens, rs[i].min, rs[i].max, h.ThresholdTokens)
-		case h.Detail != j.bar(&rs[i], target):
-			return fmt.Errorf("ineligible: %s/%d/%s because of %q, want %q",
-				h.Best.Source, h.Best.Rank, h.Best.Domain, h.Detail, j.bar(&rs[i], target))
+		switch bar := j.bar(&best, target); {
+		case h.Best.Tokens <= h.ThresholdTokens || !best.has(h.Best.Tokens):
+			return fmt.Errorf("ineligible: %s/%d/%s with %d tokens, true were %d to %d, threshold %d, batches %v to %v applied", h.Best.Source,
+				h.Best.Rank, h.Best.Domain, h.Best.Tokens, best.min, best.max, h.ThresholdTokens, j.named.from, j.named.to)
+		case h.Detail != bar:
+			return fmt.Errorf("ineligible: %s/%d/%s because of %q, want %q", h.Best.Source, h.Best.Rank, h.Best.Domain, h.Detail, bar)
 		}
 	}
 	// No hint: nobody may have been able to serve all the time.
@@ -135,6 +176,22 @@ func (j *judge) decision(rs []reach, p *fleet.Prompt, t engine.Target, h *engine
 		}
 	}
 	return nil
+}
+
+// best works out what the place that an answer names can have had, within the
+// interval that it names with it.
+func (j *judge) best(model string, p *fleet.Prompt, h *engine.HintAnswer) (reach, error) {
+	i, d := j.index(h.Best.Source, h.Best.Rank), domain(h.Best.Domain)
+	if i < 0 || j.streams[i].source.Model != model {
+		return reach{}, fmt.Errorf("source %s/%d does not exist", h.Best.Source, h.Best.Rank)
+	}
+	if !slices.Contains(j.streams[i].domains(), d) {
+		return reach{}, fmt.Errorf("source %s has no pool", h.Best.Source)
+	}
+	if err := j.positions(i, h.Streams, &j.named); err != nil {
+		return reach{}, fmt.Errorf("source %s/%d: %w", h.Best.Source, h.Best.Rank, err)
+	}
+	return j.reach(i, d, p, &j.named)
 }
 
 // missedShare is the largest share of missed hints among those that were due.
@@ -179,51 +236,34 @@ func (j *judge) bar(r *reach, target int) hint.Detail {
 	return hint.NoDetail
 }
 
-// is reports whether the place is the holder.
-func (j *judge) is(r *reach, at engine.Place) bool {
-	s := j.streams[r.stream]
-	return s.source.ID == at.Source && s.rank == at.Rank && r.domain == domain(at.Domain)
-}
-
 // fetch judges a hint itself.
-func (j *judge) fetch(p *fleet.Prompt, target int, t engine.Target, h *engine.HintAnswer) error {
-	i := j.index(h.Best.Source, h.Best.Rank)
-	if i < 0 {
-		return fmt.Errorf("source %s/%d does not exist", h.Best.Source, h.Best.Rank)
+func (j *judge) fetch(p *fleet.Prompt, target int, t engine.Target, h *engine.HintAnswer, best *reach) error {
+	s := j.streams[best.stream]
+	if bar := j.bar(best, target); bar != hint.NoDetail {
+		return fmt.Errorf("source %s/%d/%s may not serve: %s", s.source.ID, s.rank, best.domain, bar)
 	}
-	s := j.streams[i]
-	d := domain(h.Best.Domain)
-	r := reach{stream: i, domain: d}
-	if d == fleet.CacheOwner && !s.source.Pool {
-		return fmt.Errorf("source %s has no pool", s.source.ID)
-	}
-	if bar := j.bar(&r, target); bar != hint.NoDetail {
-		return fmt.Errorf("source %s/%d/%s may not serve: %s", s.source.ID, s.rank, d, bar)
-	}
-	size := s.source.BlockSize
-	if len(h.Names)*size <= h.ThresholdTokens || len(h.Names)*size != h.Best.Tokens || len(h.Names) != h.Best.Depth {
+	n := len(h.Names)
+	if n*best.size <= h.ThresholdTokens || n*best.size != h.Best.Tokens || n != h.Best.Depth {
 		return fmt.Errorf("%d names in blocks of %d, depth %d, %d tokens, threshold %d",
-			len(h.Names), size, h.Best.Depth, h.Best.Tokens, h.ThresholdTokens)
+			n, best.size, h.Best.Depth, h.Best.Tokens, h.ThresholdTokens)
 	}
 	if err := message(t, h, endpoint(s)); err != nil {
 		return err
 	}
-	if around := &j.around[i]; h.Applied+1 < slices.Min(around.from) || h.Applied >= slices.Max(around.to) {
-		return fmt.Errorf("names sequence %d, seen before were batches %v, published %v", h.Applied, around.from, around.to)
-	}
-	who := fleet.Holder{Source: s.source.ID, Rank: s.rank, Domain: d}
-	for n, name := range h.Names {
-		want, err := j.fleet.Name(s.source.ID, p, n+1)
+	for i, name := range h.Names {
+		want, err := j.fleet.Name(s.source.ID, p, i+1)
 		if err != nil || name != want {
-			return fmt.Errorf("names[%d] is %d, %s calls that block %d (%v)", n, name, s.source.ID, want, err)
+			return fmt.Errorf("names[%d] is %d, %s calls that block %d (%v)", i, name, s.source.ID, want, err)
 		}
-		held, err := j.truth.Held(who, p, n, j.around[i].from, j.around[i].to)
-		if err != nil {
-			return err
-		}
-		if !held {
-			return fmt.Errorf("names[%d] of %s was not there, batches %v to %v applied", n, who, j.around[i].from, j.around[i].to)
-		}
+	}
+	// The names may be fewer than the depth was, but the blocks were all there
+	// together, when the depth was taken.
+	if n*best.size > best.max {
+		return fmt.Errorf("%d names of %s/%d/%s, which held %d tokens at the most, batches %v to %v applied",
+			n, s.source.ID, s.rank, best.domain, best.max, j.named.from, j.named.to)
+	}
+	if !best.has(n * best.size) {
+		j.tally.cut.Add(1)
 	}
 	return nil
 }

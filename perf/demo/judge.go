@@ -2,6 +2,7 @@ package demo
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -48,6 +49,16 @@ func (c *court) index(source string, rank int) int {
 // span is an interval of positions of one (source, rank).
 type span struct{ from, to []uint64 }
 
+// several reports whether the span covers several sequences of a stream.
+func (s *span) several() bool {
+	for t := range s.from {
+		if s.to[t] > s.from[t] {
+			return true
+		}
+	}
+	return false
+}
+
 // judge judges what one goroutine asks. Around every query it is told when it
 // began and when it ended.
 type judge struct {
@@ -57,6 +68,7 @@ type judge struct {
 	// the most.
 	around []span
 	named  span // that an answer names itself
+	target span // that a hint names of its target
 	seen   []bool
 }
 
@@ -121,7 +133,8 @@ func (j *judge) holder(model string, p *fleet.Prompt, h *engine.HolderAnswer) {
 		return
 	}
 	j.seen[2*i+int(h.Domain)] = true
-	if !j.interval(i, h) {
+	if err := j.positions(i, h.Freshness.Streams, &j.named); err != nil {
+		j.tally.refute("%s/%d/%s: %v", h.Source, h.Rank, h.Domain, err)
 		return
 	}
 	size := s.source.BlockSize
@@ -135,11 +148,8 @@ func (j *judge) holder(model string, p *fleet.Prompt, h *engine.HolderAnswer) {
 		return
 	}
 	j.tally.answers.Add(1)
-	for t := range s.floor {
-		if j.named.to[t] > j.named.from[t] {
-			j.tally.spanning.Add(1)
-			break
-		}
+	if j.named.several() {
+		j.tally.spanning.Add(1)
 	}
 	if allowed[fleet.OnAny].Bounds {
 		j.tally.bounds.Add(1)
@@ -167,26 +177,27 @@ func (j *judge) holder(model string, p *fleet.Prompt, h *engine.HolderAnswer) {
 	}
 }
 
-// interval reads the positions that an answer names, and checks them against
-// what can be.
-func (j *judge) interval(i int, h *engine.HolderAnswer) bool {
+// positions reads the positions that an answer names of stream i, and checks
+// them against what can be.
+func (j *judge) positions(i int, named []engine.StreamPosition, to *span) error {
 	s, around := j.streams[i], &j.around[i]
-	if len(h.Freshness.Streams) != len(s.floor) {
-		j.tally.refute("%s/%d/%s: %d intervals for %d streams", h.Source, h.Rank, h.Domain, len(h.Freshness.Streams), len(s.floor))
-		return false
+	to.from, to.to = to.from[:0], to.to[:0]
+	if len(named) != len(s.floor) {
+		return fmt.Errorf("%d intervals for %d streams", len(named), len(s.floor))
 	}
-	j.named.from, j.named.to = j.named.from[:0], j.named.to[:0]
-	for t, f := range h.Freshness.Streams {
-		from, to := position(f, 0), position(f, 1)
-		if from < around.from[t] || to < from || to > around.to[t] || f.Incarnation[0] != f.Incarnation[1] {
-			j.tally.refute("%s/%d/%s stream %d: names batches %d to %d of incarnations %v, seen before were %d, published %d",
-				h.Source, h.Rank, h.Domain, t, from, to, f.Incarnation, around.from[t], around.to[t])
-			return false
+	for t, f := range named {
+		first, last := position(f, 0), position(f, 1)
+		if first < around.from[t] || last < first || last > around.to[t] || f.Incarnation[0] != f.Incarnation[1] {
+			return fmt.Errorf("stream %d: names batches %d to %d of incarnations %v, seen before were %d, published %d",
+				t, first, last, f.Incarnation, around.from[t], around.to[t])
 		}
-		j.named.from, j.named.to = append(j.named.from, from), append(j.named.to, to)
-		raise(&s.floor[t], from)
+		if last > 0 && f.Seq < f.Applied[1] {
+			return fmt.Errorf("stream %d: names sequence %d, of which %d were received", t, f.Applied[1], f.Seq)
+		}
+		to.from, to.to = append(to.from, first), append(to.to, last)
+		raise(&s.floor[t], first)
 	}
-	return true
+	return nil
 }
 
 // absent judges that a holder was left out of an answer.

@@ -56,16 +56,23 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
+// at is the interval of a stream of which all is applied.
+func (b *bench) at(source string, rank int) []engine.StreamPosition {
+	n := b.fleet.Published(nil, source, rank)[0]
+	if n == 0 {
+		return []engine.StreamPosition{{}}
+	}
+	return []engine.StreamPosition{{Seq: n - 1, Applied: [2]uint64{n - 1, n - 1}, Any: [2]bool{true, true}}}
+}
+
 // honest is the right answer about the prompt.
 func (b *bench) honest() *engine.Answer {
 	a := &engine.Answer{Tokens: len(b.prompt.Tokens)}
 	add := func(source string, rank int, d engine.Domain, device, host int) {
-		n := b.fleet.Published(nil, source, rank)[0]
-		at := [2]uint64{n - 1, n - 1}
+		at := b.at(source, rank)
 		a.Holders = append(a.Holders, engine.HolderAnswer{Source: source, Rank: rank, Domain: d, BlockSize: 16,
-			Tokens: engine.Depths{Device: device, Host: host, Any: max(device, host), HostExtension: max(host-device, 0)},
-			Freshness: engine.Freshness{State: engine.Exact, Seq: n - 1, Applied: at,
-				Streams: []engine.StreamPosition{{Seq: n - 1, Applied: at, Any: [2]bool{true, true}}}}})
+			Tokens:    engine.Depths{Device: device, Host: host, Any: max(device, host), HostExtension: max(host-device, 0)},
+			Freshness: engine.Freshness{State: engine.Exact, Seq: at[0].Seq, Applied: at[0].Applied, Streams: at}})
 	}
 	add("n", 0, hint.Worker, 128, 0)
 	add("w", 0, hint.Worker, 128, 0)
@@ -106,8 +113,10 @@ func TestAnswersAreJudged(t *testing.T) {
 			a.Holders[0].Freshness.Streams[0].Any = [2]bool{}
 		}, "128 tokens on device, true were 0 to 0"},
 		{"a sequence that was not published", func(a *engine.Answer) {
-			a.Holders[0].Freshness.Streams[0].Applied[1] = 999
+			f := &a.Holders[0].Freshness.Streams[0]
+			f.Seq, f.Applied[1] = 999, 999
 		}, "published"},
+		{"a sequence that was not received", func(a *engine.Answer) { a.Holders[2].Freshness.Streams[0].Seq-- }, "received"},
 		{"an interval turned round", func(a *engine.Answer) {
 			a.Holders[0].Freshness.Streams[0].Any[1] = false
 		}, "names batches"},
@@ -164,10 +173,10 @@ func TestWithheldIsNotAbsent(t *testing.T) {
 	}
 }
 
-// fetch is the right hint about the prompt for target r, rank 0.
-func (b *bench) fetchAnswer(t *testing.T) *engine.HintAnswer {
+// fetchAnswer is the right hint about the prompt for a target that holds nothing.
+func (b *bench) fetchAnswer(t *testing.T, target engine.Target) *engine.HintAnswer {
 	t.Helper()
-	h := &engine.HintAnswer{Endpoint: "tcp://127.0.0.1:7000",
+	h := &engine.HintAnswer{Endpoint: "tcp://127.0.0.1:7000", Streams: b.at("w", 0), TargetStreams: []engine.StreamPosition{{}},
 		Best: engine.Place{Source: "w", Domain: hint.CacheOwner, Depth: 8, Tokens: 128, BlockSize: 16}}
 	for i := range 8 {
 		n, err := b.fleet.Name("w", b.prompt, i+1)
@@ -177,13 +186,28 @@ func (b *bench) fetchAnswer(t *testing.T) *engine.HintAnswer {
 		h.Names = append(h.Names, n)
 	}
 	h.JSON = hint.AppendFetch(nil, "req-1", h.Endpoint, h.Names)
+	if b.index(target.Source, target.Rank) >= 0 {
+		h.TargetStreams = b.at(target.Source, target.Rank)
+	}
 	return h
 }
 
 func TestHintsAreJudged(t *testing.T) {
 	rewrite := func(h *engine.HintAnswer) { h.JSON = hint.AppendFetch(nil, "req-1", h.Endpoint, h.Names) }
 	none := func(r hint.Reason, d hint.Detail) func(b *bench, h *engine.HintAnswer) {
-		return func(_ *bench, h *engine.HintAnswer) { *h = engine.HintAnswer{Reason: r, Detail: d} }
+		return func(_ *bench, h *engine.HintAnswer) {
+			at := h.TargetStreams
+			if isCertain(r) {
+				at = nil
+			}
+			*h = engine.HintAnswer{Reason: r, Detail: d, TargetStreams: at}
+		}
+	}
+	ineligible := func(d hint.Detail, tokens int) func(b *bench, h *engine.HintAnswer) {
+		return func(_ *bench, h *engine.HintAnswer) {
+			*h = engine.HintAnswer{Reason: hint.Ineligible, Detail: d, ThresholdTokens: 32, Best: engine.Place{Source: "w", Tokens: tokens},
+				Streams: h.Streams, TargetStreams: h.TargetStreams}
+		}
 	}
 	to := func(source string, rank int) engine.Target {
 		return engine.Target{Source: source, Rank: rank, MessageID: "req-1"}
@@ -218,39 +242,58 @@ func TestHintsAreJudged(t *testing.T) {
 		{"message that says another thing", r0, func(_ *bench, h *engine.HintAnswer) { h.Names = slices.Clone(h.Names); h.Names[0]++ }, "does not list"},
 		{"message of another request", engine.Target{Source: "r", MessageID: "req-2"}, func(*bench, *engine.HintAnswer) {}, "req-2"},
 		{"no message", r0, func(_ *bench, h *engine.HintAnswer) { h.JSON = nil }, "message"},
-		{"to itself", to("w", 0), func(*bench, *engine.HintAnswer) {}, "may not serve: self"},
+		{"to itself", to("w", 0), func(_ *bench, h *engine.HintAnswer) { h.ThresholdTokens = 128 }, "may not serve: self"},
 		{"wrong threshold", r0, func(_ *bench, h *engine.HintAnswer) { h.ThresholdTokens = 16 }, "threshold 16"},
-		{"a sequence that was not published", r0, func(_ *bench, h *engine.HintAnswer) { h.Applied = 99 }, "names sequence 99"},
+		{"the target's pool is forgotten", to("w", 0), func(*bench, *engine.HintAnswer) {}, "threshold 0"},
+		{"a sequence that was not published", r0, func(_ *bench, h *engine.HintAnswer) {
+			h.Streams[0].Seq, h.Streams[0].Applied[1] = 99, 99
+		}, "source w/0: stream 0: names batches"},
+		{"the same of the target", r0, func(_ *bench, h *engine.HintAnswer) {
+			h.TargetStreams[0] = engine.StreamPosition{Seq: 99, Applied: [2]uint64{0, 99}, Any: [2]bool{true, true}}
+		}, "the target's stream 0: names batches"},
+		{"no interval", r0, func(_ *bench, h *engine.HintAnswer) { h.Streams = nil }, "0 intervals for 1 streams"},
+		{"no interval of the target", r0, func(_ *bench, h *engine.HintAnswer) { h.TargetStreams = nil }, "the target's 0 intervals"},
+		{"names from before there were any", r0, func(_ *bench, h *engine.HintAnswer) { h.Streams[0] = engine.StreamPosition{} },
+			"8 names of w/0/cache_owner, which held 0 tokens at the most"},
+		{"a threshold from before there was any", to("p", 0), func(_ *bench, h *engine.HintAnswer) {
+			ineligible(hint.DetailRole, 128)(nil, h)
+			h.TargetStreams[0] = engine.StreamPosition{}
+		}, "threshold 32 is not what the target held"},
+		{"a depth from before there was any", to("p", 0), func(_ *bench, h *engine.HintAnswer) {
+			ineligible(hint.DetailRole, 128)(nil, h)
+			h.Streams[0] = engine.StreamPosition{}
+		}, "with 128 tokens, true were 0 to 0"},
+		{"nobody holds more, but here is who", r0, func(_ *bench, h *engine.HintAnswer) { h.Reason = hint.NoLongerSource }, "and yet it names w/0"},
 		{"source that does not exist", r0, func(_ *bench, h *engine.HintAnswer) { h.Best.Source = "q" }, "does not exist"},
 		{"pool that does not exist", r0, func(_ *bench, h *engine.HintAnswer) { h.Best.Source = "p" }, "no pool"},
 		{"nobody holds more", r0, none(hint.NoLongerSource, 0), ""}, // nothing of them was seen yet
 		{"not admitted", engine.Target{Source: "r", QueryOnly: true}, none(hint.NotAdmitted, 0), ""},
+		{"not admitted, at some sequence", engine.Target{Source: "r", QueryOnly: true}, func(_ *bench, h *engine.HintAnswer) {
+			*h = engine.HintAnswer{Reason: hint.NotAdmitted, TargetStreams: h.TargetStreams}
+		}, "rests on no stream"},
 		{"a hint for a question", engine.Target{Source: "r", QueryOnly: true}, func(*bench, *engine.HintAnswer) {}, "not_admitted"},
 		{"not admitted, though it was", r0, none(hint.NotAdmitted, 0), "not_admitted"},
 		{"no capable worker, though there are", r0, none(hint.NoCapableWorker, 0), "no_capable_worker"},
 		{"index not local", r0, none(hint.IndexNotLocal, 0), "index_not_local"},
 		{"incapable target", to("n", 0), none(hint.TargetIncapable, 0), ""},
 		{"a hint for an incapable target", to("n", 0), func(*bench, *engine.HintAnswer) {}, "target_incapable"},
-		{"ineligible without a holder", r0, none(hint.Ineligible, hint.DetailRole), "no holder"},
-		{"ineligible", to("p", 0), func(_ *bench, h *engine.HintAnswer) {
-			*h = engine.HintAnswer{Reason: hint.Ineligible, Detail: hint.DetailRole, ThresholdTokens: 32, Best: engine.Place{Source: "w", Tokens: 128}}
-		}, ""},
-		{"ineligible for another reason", to("p", 0), func(_ *bench, h *engine.HintAnswer) {
-			*h = engine.HintAnswer{Reason: hint.Ineligible, Detail: hint.DetailStateAgent, ThresholdTokens: 32, Best: engine.Place{Source: "w", Tokens: 128}}
-		}, `want "role"`},
-		{"ineligible with a wrong depth", to("p", 0), func(_ *bench, h *engine.HintAnswer) {
-			*h = engine.HintAnswer{Reason: hint.Ineligible, Detail: hint.DetailRole, ThresholdTokens: 32, Best: engine.Place{Source: "w", Tokens: 144}}
-		}, "144 tokens"},
+		{"ineligible without a holder", r0, none(hint.Ineligible, hint.DetailRole), "does not exist"},
+		{"ineligible", to("p", 0), ineligible(hint.DetailRole, 128), ""},
+		{"ineligible for another reason", to("p", 0), ineligible(hint.DetailStateAgent, 128), `want "role"`},
+		{"ineligible with a wrong depth", to("p", 0), ineligible(hint.DetailRole, 144), "144 tokens"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
-			h := b.fetchAnswer(t)
+			h := b.fetchAnswer(t, c.target)
 			c.lie(b, h)
 			b.begin()
 			b.end()
 			b.hint("m", b.prompt, c.target, h)
 			expect(t, b.tally.told(), c.want)
+			if cut := b.tally.cut.Load() == 1; cut != (c.name == "fewer names than the depth") {
+				t.Errorf("counted as cut: %v", cut)
+			}
 		})
 	}
 }
@@ -264,12 +307,13 @@ func TestMissedHints(t *testing.T) {
 	expect(t, b.judged(b.honest()), "")
 	b.begin()
 	b.end()
+	none := &engine.HintAnswer{Reason: hint.NoLongerSource, TargetStreams: b.at("r", 0)}
 	for range 5 {
-		b.hint("m", b.prompt, target, &engine.HintAnswer{Reason: hint.NoLongerSource})
+		b.hint("m", b.prompt, target, none)
 	}
 	b.tally.missing()
 	expect(t, b.tally.told(), "")
-	b.hint("m", b.prompt, target, &engine.HintAnswer{Reason: hint.NoLongerSource})
+	b.hint("m", b.prompt, target, none)
 	b.tally.missing()
 	expect(t, b.tally.told(), "6 hints missed, 0 given")
 
@@ -278,7 +322,7 @@ func TestMissedHints(t *testing.T) {
 	b.begin()
 	b.end()
 	b.hint("m", b.prompt, target, &engine.HintAnswer{Reason: hint.Ineligible, Detail: hint.DetailStateAgent,
-		Best: engine.Place{Source: "w", Tokens: 128}})
+		Best: engine.Place{Source: "w", Tokens: 128}, Streams: b.at("w", 0), TargetStreams: b.at("r", 0)})
 	expect(t, b.tally.told(), "w/0/cache_owner held 128 tokens at the least")
 }
 
@@ -292,7 +336,7 @@ func TestRest(t *testing.T) {
 	b.begin()
 	b.end()
 	target := engine.Target{Source: "r", Rank: 1, MessageID: "req-1"}
-	right := b.fetchAnswer(t)
+	right := b.fetchAnswer(t, target)
 	right.ThresholdTokens = 64
 	if err := b.rest("m", b.prompt, target, right); err != nil {
 		t.Errorf("the truth was refuted: %v", err)

@@ -18,9 +18,9 @@ func (j *judge) rest(model string, p *fleet.Prompt, t engine.Target, h *engine.H
 		}
 		return nil
 	}
-	rs, ok := j.reaches(model, p)
-	if !ok {
-		return nil
+	rs, err := j.reaches(model, p, -1)
+	if err != nil {
+		return err
 	}
 	target := j.index(t.Source, t.Rank)
 	limit := 0

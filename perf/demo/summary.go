@@ -52,10 +52,12 @@ type Summary struct {
 		AtRest   uint64 `json:"at_rest"`
 	} `json:"answers"`
 	Hints struct {
-		True    uint64            `json:"true"`
-		Missed  uint64            `json:"missed"` // names came short while things moved
-		Blocks  uint64            `json:"blocks_named"`
-		Reasons map[string]uint64 `json:"reasons"`
+		True     uint64            `json:"true"`
+		Spanning uint64            `json:"spanning"` // of them: the source's interval spans several sequences
+		Cut      uint64            `json:"cut"`      // of them: fewer names came than the source ever held
+		Missed   uint64            `json:"missed"`   // too few names came for a hint, while things moved
+		Blocks   uint64            `json:"blocks_named"`
+		Reasons  map[string]uint64 `json:"reasons"`
 	} `json:"hints"`
 
 	False    uint64   `json:"false"`
@@ -92,7 +94,9 @@ func summarize(t *tally, f *fleet.Fleet, e *engine.Engine, took time.Duration) S
 	a.Judged, a.Spanning, a.Absent, a.Bounds = t.answers.Load(), t.spanning.Load(), t.absent.Load(), t.bounds.Load()
 	a.Whole, a.Inside = t.figures[fleet.Whole].Load(), t.figures[fleet.Inside].Load()
 	a.Unjudged, a.Withheld, a.AtRest = t.unjudged.Load(), t.withheld.Load(), t.rest.Load()
-	s.Hints.True, s.Hints.Missed, s.Hints.Blocks, s.Hints.Reasons = t.hints.Load(), t.missed.Load(), t.blocks.Load(), reasons(t)
+	h := &s.Hints
+	h.True, h.Spanning, h.Cut, h.Missed = t.hints.Load(), t.hintSpanning.Load(), t.cut.Load(), t.missed.Load()
+	h.Blocks, h.Reasons = t.blocks.Load(), reasons(t)
 	s.False, s.Examples = t.falses.Load(), t.told()
 	return s
 }
@@ -186,7 +190,9 @@ func (s *Summary) WriteText(w io.Writer) error {
 	if a.Unjudged+a.Bounds+a.Withheld > 0 {
 		line("", "%d too old to judge, %d judged by bounds, %d withheld by their freshness", a.Unjudged, a.Bounds, a.Withheld)
 	}
-	line("hints", "%d true, naming %d blocks; %d missed, whose names came short", s.Hints.True, s.Hints.Blocks, s.Hints.Missed)
+	h := &s.Hints
+	line("hints", "%d true, naming %d blocks, %d of them over several sequences", h.True, h.Blocks, h.Spanning)
+	line("", "names came short: %d hints cut, %d missed", h.Cut, h.Missed)
 	for _, name := range sortedKeys(s.Hints.Reasons) {
 		line("", "%-28s %d", name, s.Hints.Reasons[name])
 	}

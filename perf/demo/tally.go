@@ -30,11 +30,13 @@ type tally struct {
 	unjudged atomic.Uint64                  // interval older than what is remembered
 	withheld atomic.Uint64                  // holders whose depths were withheld
 
-	hints   atomic.Uint64
-	missed  atomic.Uint64 // no_longer_source, though somebody held more all the time
-	blocks  atomic.Uint64 // named by hints
-	reasons [hint.NumReasons]atomic.Uint64
-	details [hint.NumDetails]atomic.Uint64
+	hints        atomic.Uint64
+	hintSpanning atomic.Uint64 // of them, whose source's interval spans several sequences
+	cut          atomic.Uint64 // of them, that name fewer blocks than the source ever held
+	missed       atomic.Uint64 // no_longer_source, though somebody held more all the time
+	blocks       atomic.Uint64 // named by hints
+	reasons      [hint.NumReasons]atomic.Uint64
+	details      [hint.NumDetails]atomic.Uint64
 
 	rest atomic.Uint64 // answers checked to the block at the end
 

@@ -174,7 +174,7 @@ func (f *Fleet) Judge() *Judge { return &Judge{fleet: f, work: 1 << 21} }
 // well, and so does any skew of the shards within the interval. The result is
 // the judge's own, valid until its next call.
 func (j *Judge) Truth(h Holder, p *Prompt, from, to []uint64) (*[NumViews]Allowed, error) {
-	n, err := j.gather(h, p, -1, from, to)
+	n, err := j.gather(h, p, from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -192,41 +192,14 @@ func (j *Judge) Truth(h Holder, p *Prompt, from, to []uint64) (*[NumViews]Allowe
 	return &j.out, nil
 }
 
-// Held reports whether block i of the prompt was on every TP shard of the
-// holder at some instant of the interval: on device or host of a worker, in
-// the host memory of a pool.
-func (j *Judge) Held(h Holder, p *Prompt, i int, from, to []uint64) (bool, error) {
-	n, err := j.gather(h, p, i, from, to)
-	if err != nil || n == 0 {
-		return false, err
-	}
-	for t := range 2 { // device and host; a pool has nothing on the first
-		held := true
-		for l := range j.lanes {
-			held = held && j.lanes[l].ever(0, t)
-		}
-		if held {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
 // gather fills a lane per shard and returns the number of leading blocks that
-// were there at all, on each shard, at some instant. With only ≥ 0 it looks at
-// that block alone.
-func (j *Judge) gather(h Holder, p *Prompt, only int, from, to []uint64) (int, error) {
+// were there at all, on each shard, at some instant.
+func (j *Judge) gather(h Holder, p *Prompt, from, to []uint64) (int, error) {
 	r := j.fleet.ranks[place{h.Source, h.Rank}]
 	if r == nil || h.Domain == CacheOwner && r.engine.Pool == 0 {
 		return 0, fmt.Errorf("%w: %s", ErrUnknown, h)
 	}
 	j.ids = p.at(j.ids[:0], r.engine.BlockSize)
-	if only >= 0 {
-		if only >= len(j.ids) {
-			return 0, nil
-		}
-		j.ids = append(j.ids[:0], j.ids[only])
-	}
 	j.lanes = slices.Grow(j.lanes[:0], len(r.shards))[:len(r.shards)]
 	first := onDevice
 	if h.Domain == CacheOwner {

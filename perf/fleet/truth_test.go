@@ -141,38 +141,6 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-func TestHeld(t *testing.T) {
-	skew := [][][]event{
-		{{ev(stored, poolMemory, 0, 3)}, {ev(removed, poolMemory, 2, 3)}, {ev(stored, poolDisk, 2, 3)}},
-		{{ev(stored, poolMemory, 0, 3)}, {ev(removed, poolMemory, 0, 1)}},
-	}
-	f, p := scene(t, 4, skew, true)
-	j := f.Judge()
-	for _, c := range []struct {
-		name     string
-		block    int
-		from, to []uint64
-		want     bool
-	}{
-		{"held", 1, []uint64{3, 2}, []uint64{3, 2}, true},
-		{"gone on one shard", 0, []uint64{3, 2}, []uint64{3, 2}, false},
-		{"was there", 0, []uint64{3, 1}, []uint64{3, 2}, true},
-		{"on disk only", 2, []uint64{3, 1}, []uint64{3, 1}, false},
-		{"never", 3, []uint64{0, 0}, []uint64{3, 2}, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			got, err := j.Held(Holder{"a", 0, CacheOwner}, p, c.block, c.from, c.to)
-			if err != nil || got != c.want {
-				t.Errorf("%v, %v", got, err)
-			}
-			// None of it is the worker's.
-			if got, err := j.Held(Holder{"a", 0, Worker}, p, c.block, c.from, c.to); err != nil || got {
-				t.Errorf("worker: %v, %v", got, err)
-			}
-		})
-	}
-}
-
 func TestTruthErrors(t *testing.T) {
 	f, p := scene(t, 4, [][][]event{{{ev(stored, onDevice, 0, 1)}}}, false)
 	h := Holder{"a", 0, Worker}
