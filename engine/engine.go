@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -54,6 +55,9 @@ type Options struct {
 	// Backoff is the delay between two attempts to connect to a publisher. The
 	// zero value grows, with jitter, from 50 ms to 5 s.
 	Backoff zmtp.Backoff
+	// DialContext, if set, connects to publishers instead of a net.Dialer: for
+	// proxies, and for publishers inside the process.
+	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 	// Logger gets changes of sources. Nil: no log.
 	Logger *slog.Logger
 	// NewIndex makes the index of a shard. Nil: tree.New. Tests give the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-kv/cairn/engine/hint"
 	"github.com/cairn-kv/cairn/ingest"
+	"github.com/cairn-kv/cairn/ingest/zmtp"
 	"github.com/cairn-kv/cairn/tree"
 	"github.com/cairn-kv/cairn/tree/shard"
 )
@@ -52,6 +53,7 @@ func (f *feed) open(ctx context.Context) error {
 		Learned:        &s.learned,
 		Owner:          f,
 		Port:           port,
+		Transport:      zmtp.Options{DialContext: e.opt.DialContext},
 		Backoff:        e.opt.Backoff,
 		Logger:         e.opt.Logger,
 	})

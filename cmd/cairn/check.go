@@ -58,6 +58,7 @@ file with nothing to check, and any difference make the exit status 1.`,
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the whole report as JSON")
+	c.Flags().BoolVar(&o.Direct, "direct", false, "connect inside the process instead of over sockets of the system")
 	c.Flags().IntVar(&o.Shards, "shards", 1, "index shards to play on")
 	c.Flags().DurationVar(&o.Timeout, "timeout", 2*time.Minute, "bound of one file")
 	return c

@@ -35,6 +35,9 @@ type PublisherConfig struct {
 	SendTimeout time.Duration
 	// HandshakeTimeout bounds the handshake of a connection.
 	HandshakeTimeout time.Duration
+	// Listener, if set, is listened on instead of the endpoint, whose name
+	// Addr still tells. The publisher closes it.
+	Listener net.Listener
 	// Linger is how long Close tries to send what waits. Negative: not at all.
 	Linger time.Duration
 }
@@ -75,9 +78,11 @@ func (c PublisherConfig) Listen(ctx context.Context, endpoint string) (*Publishe
 	if err != nil {
 		return nil, err
 	}
-	l, err := listen(ctx, network, address)
-	if err != nil {
-		return nil, fmt.Errorf("zmtp: listen on %s: %w", endpoint, err)
+	l := c.Listener
+	if l == nil {
+		if l, err = listen(ctx, network, address); err != nil {
+			return nil, fmt.Errorf("zmtp: listen on %s: %w", endpoint, err)
+		}
 	}
 	p := &Publisher{
 		config:   c,

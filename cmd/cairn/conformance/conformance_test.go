@@ -68,6 +68,10 @@ func TestCases(t *testing.T) {
 	}
 }
 
+func TestDirect(t *testing.T) {
+	play(t, Options{Direct: true}, "testdata/cases", "testdata/captures/vllm/dp2-0.32.0-a.jsonl.zst", "testdata/captures/vllm/restart-0.32.0-a.jsonl.zst")
+}
+
 func TestCasesOnThreeShards(t *testing.T) {
 	play(t, Options{Shards: 3}, "testdata/cases/index.jsonl", "testdata/cases/transport.md")
 }

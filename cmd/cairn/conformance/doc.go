@@ -10,7 +10,8 @@
 //
 // # What it promises
 //
-//   - Messages go through real ZeroMQ sockets, from the publisher to the index.
+//   - Messages go through real ZeroMQ sockets, unless Options.Direct asks for
+//     connections inside the process; the code on both sides is the same.
 //   - Answers are asked for once what was sent is applied, never after a pause.
 //   - An unknown kind of line is an error. What is known but not played is
 //     counted and named in the report. A file that checks nothing is an error.

@@ -20,6 +20,7 @@ import (
 type rig struct {
 	engine  *engine.Engine
 	options Options
+	network *network // nil: that of the system
 	sources map[string]*rigged
 	answer  engine.Answer
 }
@@ -41,7 +42,8 @@ type feed struct {
 
 // newRig opens an engine without sources.
 func newRig(o Options) (*rig, error) {
-	e, err := engine.Open(engine.Options{
+	r := &rig{options: o, sources: map[string]*rigged{}}
+	options := engine.Options{
 		Shards:   o.Shards,
 		MaxRanks: maxRanks,
 		NewIndex: o.NewIndex,
@@ -49,11 +51,14 @@ func newRig(o Options) (*rig, error) {
 		StaleAfter:  time.Hour,
 		SilentAfter: -1,
 		Backoff:     zmtp.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond},
-	})
-	if err != nil {
-		return nil, err
 	}
-	return &rig{engine: e, options: o, sources: map[string]*rigged{}}, nil
+	if o.Direct {
+		r.network = newNetwork()
+		options.DialContext = r.network.dial
+	}
+	var err error
+	r.engine, err = engine.Open(options)
+	return r, err
 }
 
 // maxRanks is the number of dp ranks a played source may have: more than any
@@ -86,7 +91,7 @@ func (r *rig) add(ctx context.Context, spec engine.Source) error {
 		return fmt.Errorf("source %q is there already", spec.ID)
 	}
 	s := &rigged{spec: spec}
-	publishers, err := listen(ctx, max(spec.Ranks, 1))
+	publishers, err := r.listen(ctx, max(spec.Ranks, 1))
 	if err != nil {
 		return err
 	}
@@ -107,6 +112,24 @@ func (r *rig) add(ctx context.Context, spec engine.Source) error {
 		s.feeds[st.Rank].base = st.Incarnation
 	}
 	return nil
+}
+
+// listen makes the publishers of a source: rank r listens on port + r.
+func (r *rig) listen(ctx context.Context, ranks int) ([]*zmtp.Publisher, error) {
+	if r.network == nil {
+		return listen(ctx, ranks)
+	}
+	var all []*zmtp.Publisher
+	first := r.network.reserve(ranks)
+	for rank := range ranks {
+		l := r.network.listen(first + rank)
+		p, err := zmtp.PublisherConfig{Listener: l}.Listen(ctx, "tcp://"+l.addr.String())
+		if err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+		all = append(all, p)
+	}
+	return all, nil
 }
 
 // portTries bounds the search for neighbouring ports.

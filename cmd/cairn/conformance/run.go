@@ -16,6 +16,9 @@ import (
 
 // Options say how files are played. The zero value is good.
 type Options struct {
+	// Direct connects publishers and streams inside the process. The code on
+	// both sides of the connection is the same.
+	Direct bool
 	// Shards is the number of index shards. 0 means 1.
 	Shards int
 	// Timeout bounds one file. 0 means DefaultTimeout.
