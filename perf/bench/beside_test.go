@@ -64,6 +64,7 @@ func playBeside(c *Corpus, newTree func() tree.Interface) beside {
 		if c.Ops[i].Kind != Query {
 			continue
 		}
+		touch(c.Ops[i : i+1])
 		before := time.Now()
 		reader.play(c.Ops[i : i+1])
 		times = append(times, time.Since(before))

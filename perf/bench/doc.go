@@ -10,6 +10,8 @@
 // Everything is prepared before a clock starts, and both trees play the same
 // list through the same code. The first half of a list warms a tree up, the
 // second is measured, so tables are as large as they stay and engines evict.
+// What an operation is about is in the cache when it comes, as it is behind a
+// decoder.
 //
 // # Figures
 //
