@@ -59,8 +59,8 @@
 // All methods may be called from any goroutine. Match and Hint take no lock,
 // touch no map and no channel, never wait for a writer, and allocate nothing
 // once their buffers have grown; they choose their view anew if the sources of
-// the model change at that very moment; an Answer or HintAnswer serves one goroutine
-// at a time. AddSource, RemoveSource and Close wait for writers or streams and
-// are bounded by their context. Every goroutine the engine starts ends with
-// RemoveSource or Close.
+// the model change at that very moment. An Answer or HintAnswer serves one
+// goroutine at a time. AddSource, RemoveSource and Close wait for writers or
+// streams and are bounded by their context. Every goroutine the engine starts
+// ends with RemoveSource or Close.
 package engine
