@@ -120,5 +120,5 @@ func repeat(calls, blocks int, f func(i int)) cost {
 	}
 	took := ThreadCPU() - from
 	runtime.ReadMemStats(&after)
-	return cost{cpu: max(took, time.Nanosecond), blocks: calls * blocks, calls: calls, allocs: after.Mallocs - before.Mallocs}
+	return cost{cpu: max(took, time.Nanosecond), blocks: calls * blocks, calls: calls, allocs: after.Mallocs - before.Mallocs, bytes: after.TotalAlloc - before.TotalAlloc}
 }

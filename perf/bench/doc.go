@@ -24,6 +24,7 @@
 //	ratio/…     map tree ÷ index, the median over rounds: what gates are about
 //	index-ns/…  and maptree-ns/…, medians as well
 //	self-ratio  index ÷ index in the same rounds: how far to trust the others
+//	allocs/op   of the index alone, in calls of it; growth of tables is in them
 //
 // A block is a hash queried, stored or removed.
 //

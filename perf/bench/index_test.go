@@ -41,7 +41,9 @@ func BenchmarkIndex(b *testing.B) {
 				}
 			}
 			b.ReportMetric(sum[Query].perCall(), "match-ns/match")
-			b.ReportMetric(float64(sum[NumKinds].allocs)/float64(sum[NumKinds].calls), "allocs/call")
+			b.ReportAllocs()
+			b.ReportMetric(float64(sum[NumKinds].allocs)/float64(sum[NumKinds].calls), "allocs/op")
+			b.ReportMetric(float64(sum[NumKinds].bytes)/float64(sum[NumKinds].calls), "B/op")
 			b.ReportMetric(0, "ns/op") // of a round: says nothing
 		})
 	}
@@ -52,4 +54,5 @@ func (c *cost) add(d cost) {
 	c.blocks += d.blocks
 	c.calls += d.calls
 	c.allocs += d.allocs
+	c.bytes += d.bytes
 }

@@ -59,6 +59,7 @@ type cost struct {
 	blocks int
 	calls  int
 	allocs uint64 // objects, by all goroutines
+	bytes  uint64 // of these objects
 }
 
 func (c cost) perBlock() float64 { return float64(c.cpu) / float64(c.blocks) }
@@ -123,7 +124,7 @@ func playCorpus(c *Corpus, newTree func() tree.Interface, kinds ...Kind) cost {
 		ops = ops[n:]
 	}
 	runtime.ReadMemStats(&after)
-	total.allocs = after.Mallocs - before.Mallocs
+	total.allocs, total.bytes = after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
 	return total
 }
 
@@ -133,7 +134,7 @@ func compare(b *testing.B, unit string, per func(cost) float64, run func(newTree
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var index, maps, ratio, self []float64
-	var allocs, calls uint64
+	var allocs, bytes, calls uint64
 	for n := range max(b.N, rounds) {
 		var m, x, y cost
 		if n%2 == 0 {
@@ -144,14 +145,16 @@ func compare(b *testing.B, unit string, per func(cost) float64, run func(newTree
 		fx, fy, fm := per(x), per(y), per(m)
 		index, maps = append(index, fx, fy), append(maps, fm)
 		ratio, self = append(ratio, 2*fm/(fx+fy)), append(self, fx/fy)
-		allocs, calls = allocs+x.allocs+y.allocs, calls+uint64(x.calls+y.calls)
+		allocs, bytes, calls = allocs+x.allocs+y.allocs, bytes+x.bytes+y.bytes, calls+uint64(x.calls+y.calls)
 	}
 	b.ReportMetric(0, "ns/op") // of a round: says nothing
 	b.ReportMetric(median(index), "index-ns/"+unit)
 	b.ReportMetric(median(maps), "maptree-ns/"+unit)
 	b.ReportMetric(median(ratio), "ratio/"+unit)
 	b.ReportMetric(median(self), "self-ratio")
-	b.ReportMetric(float64(allocs)/float64(calls), "allocs/call")
+	b.ReportAllocs() // of the index alone: an op is a call of it
+	b.ReportMetric(float64(allocs)/float64(calls), "allocs/op")
+	b.ReportMetric(float64(bytes)/float64(calls), "B/op")
 }
 
 func median(x []float64) float64 {
