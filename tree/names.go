@@ -30,9 +30,10 @@ func (r *reader) names(dst []uint64, st *step, h Holder, v View, n int) (out []u
 	x, was := r.x, len(dst)
 	hd, class := x.run(st.run), classOf(st.run)
 	w0 := hd[hVersion].Load()
-	if hd[hLink].Load() != st.link || count(w0) < n {
+	if hd[hLink].Load() != st.link {
 		return dst, 0, false
 	}
+	n = min(n, count(w0)) // an end that nobody holds any more is gone
 	if version(w0) != st.version {
 		for i := 0; i < n; i++ {
 			if hd[hBody+i].Load() != r.query[st.off+i] {
