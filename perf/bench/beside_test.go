@@ -21,6 +21,8 @@ const besideTime = 300 * time.Millisecond
 type beside struct {
 	p50, p99 time.Duration // of a match, by the time of day
 	written  float64       // blocks a second
+	allocs   float64       // objects a match, of reader and writer together
+	bytes    float64
 }
 
 // playBeside warms a tree up with the first half of a corpus. Then the writer
@@ -55,6 +57,8 @@ func playBeside(c *Corpus, newTree func() tree.Interface) beside {
 	reader := player{reader: writer.index.NewReader()}
 	random := rand.New(rand.NewPCG(1, 2))
 	times := make([]time.Duration, 0, 1<<20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
 	for time.Since(from) < besideTime && len(times) < cap(times) {
 		i := int(at.Load())
 		for c.Ops[i].Kind != Query { // the window's queries are in front of its events
@@ -65,17 +69,20 @@ func playBeside(c *Corpus, newTree func() tree.Interface) beside {
 			continue
 		}
 		touch(c.Ops[i : i+1])
-		before := time.Now()
+		asked := time.Now()
 		reader.play(c.Ops[i : i+1])
-		times = append(times, time.Since(before))
+		times = append(times, time.Since(asked))
 	}
 	took := time.Since(from)
+	runtime.ReadMemStats(&after)
 	stop.Store(true)
 	done.Wait()
 	slices.Sort(times)
 	return beside{
 		p50: times[len(times)/2], p99: times[len(times)*99/100],
 		written: float64(written) / took.Seconds(),
+		allocs:  float64(after.Mallocs-before.Mallocs) / float64(len(times)),
+		bytes:   float64(after.TotalAlloc-before.TotalAlloc) / float64(len(times)),
 	}
 }
 
@@ -88,7 +95,7 @@ func BenchmarkBeside(b *testing.B) {
 	} {
 		b.Run(fmt.Sprintf("%dx%d", s.Engines, s.Capacity), func(b *testing.B) {
 			c := Simulate(conversation(), s)
-			var x50, x99, xw, m50, m99, mw, r50, r99, rw []float64
+			var x50, x99, xw, m50, m99, mw, r50, r99, rw, allocs, bytes []float64
 			for n := range max(b.N, rounds) {
 				var m, x beside
 				if n%2 == 0 {
@@ -100,12 +107,15 @@ func BenchmarkBeside(b *testing.B) {
 				m50, m99, mw = append(m50, float64(m.p50)), append(m99, float64(m.p99)), append(mw, m.written/1e6)
 				r50, r99 = append(r50, float64(m.p50)/float64(x.p50)), append(r99, float64(m.p99)/float64(x.p99))
 				rw = append(rw, x.written/m.written)
+				allocs, bytes = append(allocs, x.allocs), append(bytes, x.bytes)
 			}
 			b.ReportMetric(0, "ns/op") // of a round: says nothing
+			b.ReportAllocs()           // of the index alone: an op is a match
 			for name, figures := range map[string][]float64{
 				"index-p50-ns": x50, "index-p99-ns": x99, "index-Mblocks/s": xw,
 				"maptree-p50-ns": m50, "maptree-p99-ns": m99, "maptree-Mblocks/s": mw,
 				"ratio/p50": r50, "ratio/p99": r99, "ratio/written": rw,
+				"allocs/op": allocs, "B/op": bytes,
 			} {
 				b.ReportMetric(median(figures), name)
 			}
