@@ -38,7 +38,7 @@ func (x *Index) locateUnits(at place, c []uint64) (spot, int, int) {
 func (x *Index) extendUnits(at place, c []uint64, n int) (spot, int) {
 	pairs, stride := x.op.pairs, x.op.stride
 	x.op.pairs, x.op.stride = x.asPairs(c), 2
-	here, k := x.extend(at, 0, n)
+	here, k := x.extend(at, 0, n, n)
 	x.op.pairs, x.op.stride = pairs, stride
 	return here, k
 }

@@ -150,12 +150,13 @@ func (x *Index) chain(at place, i, n int) {
 		}
 		here, k, fresh := x.locate(at, i, n)
 		if k == 0 {
+			want := fresh
 			fresh = min(fresh, len(x.hashes))
 			novel := x.novel(i, fresh)
 			if !novel && x.renames(i, fresh) {
 				continue
 			}
-			here, k = x.extend(at, i, fresh)
+			here, k = x.extend(at, i, fresh, want)
 			slot := x.laneHere(here)
 			if novel && !lane(slot.Load()).own() {
 				x.nameNovel(here, k, i)
@@ -221,11 +222,16 @@ func (x *Index) common(at spot, i, n int) int {
 	return k
 }
 
+// growClass is how large a run may be that a chain which grows by little events
+// goes on in: each is twice the one before, so no more than that one's size is
+// wasted.
+const growClass = 7
+
 // extend makes room for at most n blocks from i on behind a place, in the run
 // itself or in a new one, with their contents and without names; they are
-// there for readers, held by nobody.
-func (x *Index) extend(at place, i, n int) (here spot, k int) {
-	class := classFor(n)
+// there for readers, held by nobody. want, at least n, is how many will come.
+func (x *Index) extend(at place, i, n, want int) (here spot, k int) {
+	class := classFor(want)
 	if !isRoot(at.run) {
 		hd, pc := x.run(at.run), classOf(at.run)
 		w0 := hd[hVersion].Load()
@@ -240,8 +246,10 @@ func (x *Index) extend(at place, i, n int) (here spot, k int) {
 				x.mark(stepAppend)
 				return spot{run: at.run, pos: cnt, hd: hd}, k
 			}
-			if cnt == capOf(pc) && pc < 4 {
-				class = max(class, pc+1)
+			// The first to go on from a full run; who parts from it there
+			// gets no more than it brings.
+			if cnt == capOf(pc) && !childBit(hd, pc, at.off) {
+				class = max(class, min(pc+1, growClass))
 			}
 		}
 	}
@@ -467,7 +475,7 @@ func (x *Index) keepMeaning(at place, known bool, n int, s *Store) {
 		} else {
 			here, k, fresh := x.locate(at, i, i+1)
 			if k == 0 {
-				here, _ = x.extend(at, i, fresh)
+				here, _ = x.extend(at, i, fresh, fresh)
 			}
 			x.holdOne(here, i, 1)
 			at = place{here.run, here.pos + 1}

@@ -110,16 +110,15 @@ func (d *Decoder) numbers(c *cursor, dst []uint32, n int, ev *Event) []uint32 {
 	b, i := c.b, c.i
 	for k := range out {
 		if len(b)-i >= 5 {
-			switch t := b[i]; {
-			case t == mUint16:
-				out[k] = uint32(binary.BigEndian.Uint16(b[i+1:]))
-				i += 3
+			// Token ids take two or four bytes as it comes: no branch could be
+			// foretold, so there is none between the two.
+			t, w := b[i], binary.BigEndian.Uint32(b[i+1:])
+			if t-mUint16 <= mUint32-mUint16 {
+				out[k] = w >> (16 * (mUint32 - t) & 31)
+				i += 3 + 2*int(t-mUint16)
 				continue
-			case t == mUint32:
-				out[k] = binary.BigEndian.Uint32(b[i+1:])
-				i += 5
-				continue
-			case t < fixMap:
+			}
+			if t < fixMap {
 				out[k] = uint32(t)
 				i++
 				continue
