@@ -9,13 +9,6 @@ type place struct {
 	off int
 }
 
-// move is a name that came to mean another block: its copies on each tier, to
-// be added at the new block.
-type move struct {
-	block int
-	n     [NumTiers]uint32
-}
-
 // Store applies one stored event. See Writer.
 func (x *Index) Store(o Owner, s *Store) Outcome {
 	if !x.begin(o) {
@@ -174,96 +167,6 @@ func (x *Index) chain(at place, i, n int) {
 	x.settleMoves()
 }
 
-// locate finds the blocks from i on at a place: k of them lie from here on; or
-// none, k = 0, and fresh says how many may be put there at once.
-func (x *Index) locate(at place, i, n int) (here spot, k, fresh int) {
-	c := x.op.content(i)
-	if isRoot(at.run) {
-		if id := x.find(at.run, 0, c); id != 0 {
-			here = spot{run: id, hd: x.run(id)}
-			return here, x.common(here, i, n), 0
-		}
-		return spot{}, 0, n - i
-	}
-	hd, class := x.run(at.run), classOf(at.run)
-	cnt := count(hd[hVersion].Load())
-	here = spot{run: at.run, pos: at.off, hd: hd}
-	if at.off < cnt {
-		if k = x.common(here, i, n); k > 0 {
-			return here, k, 0
-		}
-	}
-	if childBit(hd, class, at.off) {
-		if id := x.find(at.run, at.off, c); id != 0 {
-			here = spot{run: id, hd: x.run(id)}
-			return here, x.common(here, i, n), 0
-		}
-	}
-	if at.off == cnt && x.open(hd, class) {
-		return spot{}, 0, min(n-i, capOf(class)-cnt)
-	}
-	return spot{}, 0, n - i
-}
-
-// open reports whether a run takes more blocks at its end. A run that many
-// share is closed: who goes on begins a child, so full holders stay full.
-func (x *Index) open(hd []atomic.Uint64, class uint32) bool {
-	return count(hd[hVersion].Load()) < capOf(class) && metaOf(hd).holders() <= inlineLanes
-}
-
-// common is how many blocks from i on lie at a spot one after the other.
-func (x *Index) common(at spot, i, n int) int {
-	cnt := count(at.hd[hVersion].Load())
-	have := at.hd[hBody+at.pos : hBody+cnt]
-	k := 0
-	for k < len(have) && i+k < n && have[k].Load() == x.op.content(i+k) {
-		k++
-	}
-	return k
-}
-
-// growClass is how large a run may be that a chain which grows by little events
-// goes on in: each is twice the one before, so no more than that one's size is
-// wasted.
-const growClass = 7
-
-// extend makes room for at most n blocks from i on behind a place, in the run
-// itself or in a new one, with their contents and without names; they are
-// there for readers, held by nobody. want, at least n, is how many will come.
-func (x *Index) extend(at place, i, n, want int) (here spot, k int) {
-	class := classFor(want)
-	if !isRoot(at.run) {
-		hd, pc := x.run(at.run), classOf(at.run)
-		w0 := hd[hVersion].Load()
-		if cnt := count(w0); at.off == cnt {
-			if x.open(hd, pc) {
-				k = min(n, capOf(pc)-cnt)
-				for j := 0; j < k; j++ {
-					hd[hBody+cnt+j].Store(x.op.content(i + j))
-				}
-				x.mark(stepAppend)
-				hd[hVersion].Store(w0 + uint64(k))
-				x.mark(stepAppend)
-				return spot{run: at.run, pos: cnt, hd: hd}, k
-			}
-			// The first to go on from a full run; who parts from it there
-			// gets no more than it brings.
-			if cnt == capOf(pc) && !childBit(hd, pc, at.off) {
-				class = max(class, min(pc+1, growClass))
-			}
-		}
-	}
-	id := x.newRun(class)
-	hd := x.run(id)
-	k = min(n, capOf(class))
-	for j := 0; j < k; j++ {
-		hd[hBody+j].Store(x.op.content(i + j))
-	}
-	hd[hVersion].Store(hd[hVersion].Load() + uint64(k))
-	x.linkRun(id, at.run, at.off)
-	return spot{run: id, hd: hd}, k
-}
-
 // holdKnown adds k blocks that exist from here on to the holder; returns how
 // many it did, 0 if a name that meant another block had to be moved first.
 func (x *Index) holdKnown(here spot, i, k int) int {
@@ -361,94 +264,6 @@ func (x *Index) holdSlow(here spot, i, k int) int {
 		done += m
 	}
 	return k
-}
-
-// mustRename reports whether the holder's shard calls another block by the name
-// of the event's block i, and where that one ends. at is where the name shall
-// lie, if it exists yet.
-func (x *Index) mustRename(i int, at spot, exists bool) (spot, bool) {
-	old, ok := x.resolve(x.op.name(i))
-	if ok && exists && old.run == at.run && old.pos == at.pos {
-		// The same place, but perhaps the end of a longer block till now.
-		ok = x.lanes[x.op.lane].own > 0 && x.spanAt(old, x.op.name(i)) != 1
-	}
-	return old, ok
-}
-
-// rename looks whether block i's name means another block to the holder's
-// shard, and if so takes all its copies from there: the last announcement
-// decides. They are added at the new block when the event is done.
-func (x *Index) rename(i int, at spot, exists bool) bool {
-	old, ok := x.mustRename(i, at, exists)
-	if ok {
-		x.take(old, i)
-	}
-	return ok
-}
-
-// novel looks up the names of blocks [i, i+n), all at once, and reports whether
-// none of them is in the name table, so that nothing can mean another block.
-// Their hashes are left in x.hashes.
-func (x *Index) novel(i, n int) bool {
-	if x.lanes[x.op.lane].own > 0 {
-		return false
-	}
-	hashes := x.hashes[:n]
-	for j := range hashes {
-		hashes[j] = x.names.hash(x.op.name(i+j), 0)
-	}
-	for j := range hashes {
-		x.touched |= x.names.touch(hashes[j])
-	}
-	for j, h := range hashes {
-		c := x.names.at(x.op.name(i+j), h)
-		if c.next() != 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// renames is rename for blocks [i, i+n) that do not exist yet.
-func (x *Index) renames(i, n int) bool {
-	any := false
-	for j := i; j < i+n; j++ {
-		if x.rename(j, spot{}, false) {
-			any = true
-		}
-	}
-	return any
-}
-
-// take removes every copy of block i's name from a spot, on all tiers of the
-// event's shard, and notes them as a move.
-func (x *Index) take(at spot, i int) {
-	m := move{block: i}
-	for t := Device; t < NumTiers; t++ {
-		if slot := x.slot(at.hd, x.op.lane); slot == nil || linkOf(at) == 0 {
-			break
-		}
-		m.n[t] = x.release(at, x.op.name(i), t, true)
-	}
-	x.op.out.Moved++
-	x.moves = append(x.moves, m)
-}
-
-func linkOf(at spot) uint64 { return at.hd[hLink].Load() }
-
-// settleMoves adds the copies of moved names at their new blocks.
-func (x *Index) settleMoves() {
-	if len(x.moves) == 0 {
-		return
-	}
-	out := x.op.out
-	for k := range x.moves {
-		if at, ok := x.resolve(x.op.name(x.moves[k].block)); ok {
-			x.addAll(at, x.moves[k].block, &x.moves[k].n)
-		}
-	}
-	x.op.out = out
-	x.moves = x.moves[:0]
 }
 
 // keepMeaning applies a store that states no extra keys: a name that is known,

@@ -1,0 +1,96 @@
+package tree
+
+// move is a name that came to mean another block: its copies on each tier, to
+// be added at the new block.
+type move struct {
+	block int
+	n     [NumTiers]uint32
+}
+
+// mustRename reports whether the holder's shard calls another block by the name
+// of the event's block i, and where that one ends. at is where the name shall
+// lie, if it exists yet.
+func (x *Index) mustRename(i int, at spot, exists bool) (spot, bool) {
+	old, ok := x.resolve(x.op.name(i))
+	if ok && exists && old.run == at.run && old.pos == at.pos {
+		// The same place, but perhaps the end of a longer block till now.
+		ok = x.lanes[x.op.lane].own > 0 && x.spanAt(old, x.op.name(i)) != 1
+	}
+	return old, ok
+}
+
+// rename looks whether block i's name means another block to the holder's
+// shard, and if so takes all its copies from there: the last announcement
+// decides. They are added at the new block when the event is done.
+func (x *Index) rename(i int, at spot, exists bool) bool {
+	old, ok := x.mustRename(i, at, exists)
+	if ok {
+		x.take(old, i)
+	}
+	return ok
+}
+
+// novel looks up the names of blocks [i, i+n), all at once, and reports whether
+// none of them is in the name table, so that nothing can mean another block.
+// Their hashes are left in x.hashes.
+func (x *Index) novel(i, n int) bool {
+	if x.lanes[x.op.lane].own > 0 {
+		return false
+	}
+	hashes := x.hashes[:n]
+	for j := range hashes {
+		hashes[j] = x.names.hash(x.op.name(i+j), 0)
+	}
+	for j := range hashes {
+		x.touched |= x.names.touch(hashes[j])
+	}
+	for j, h := range hashes {
+		c := x.names.at(x.op.name(i+j), h)
+		if c.next() != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// renames is rename for blocks [i, i+n) that do not exist yet.
+func (x *Index) renames(i, n int) bool {
+	any := false
+	for j := i; j < i+n; j++ {
+		if x.rename(j, spot{}, false) {
+			any = true
+		}
+	}
+	return any
+}
+
+// take removes every copy of block i's name from a spot, on all tiers of the
+// event's shard, and notes them as a move.
+func (x *Index) take(at spot, i int) {
+	m := move{block: i}
+	for t := Device; t < NumTiers; t++ {
+		if slot := x.slot(at.hd, x.op.lane); slot == nil || linkOf(at) == 0 {
+			break
+		}
+		m.n[t] = x.release(at, x.op.name(i), t, true)
+	}
+	x.op.out.Moved++
+	x.moves = append(x.moves, m)
+}
+
+func linkOf(at spot) uint64 { return at.hd[hLink].Load() }
+
+// settleMoves adds the copies of moved names at their new blocks.
+func (x *Index) settleMoves() {
+	if len(x.moves) == 0 {
+		return
+	}
+	out := x.op.out
+	for k := range x.moves {
+		if at, ok := x.resolve(x.op.name(x.moves[k].block)); ok {
+			x.addAll(at, x.moves[k].block, &x.moves[k].n)
+		}
+	}
+	x.op.out = out
+	x.moves = x.moves[:0]
+}
