@@ -76,7 +76,7 @@ func (k *querier) hint(e *Engine, m *modelView, q *Query, t Target, h *HintAnswe
 	h.Reason, h.Detail, h.ThresholdTokens = d.Reason, d.Detail, d.Threshold
 	switch d.Reason {
 	case hint.Hinted, hint.NoLongerSource, hint.Ineligible:
-		h.TargetApplied, h.TargetStreams = k.interval(m, target, h.TargetStreams)
+		h.TargetApplied, h.TargetCause, h.TargetStreams = k.interval(m, target, h.TargetStreams)
 	}
 	if d.Best < 0 {
 		h.Threshold = blocks(d.Threshold, size)
@@ -89,7 +89,7 @@ func (k *querier) hint(e *Engine, m *modelView, q *Query, t Target, h *HintAnswe
 	h.Best = Place{Source: hd.src.spec.ID, Rank: hd.rank, Domain: hd.domain,
 		Depth: blocks(d.Depth, size), Tokens: d.Depth, BlockSize: size}
 	if d.Reason != hint.Hinted {
-		h.Applied, h.Streams = k.interval(m, int(f.holder), h.Streams)
+		h.Applied, h.Cause, h.Streams = k.interval(m, int(f.holder), h.Streams)
 		return
 	}
 	k.name(m, f, hd, h)
@@ -101,21 +101,26 @@ func (k *querier) hint(e *Engine, m *modelView, q *Query, t Target, h *HintAnswe
 		h.Reason, h.Best, h.Names = hint.NoLongerSource, Place{}, h.Names[:0]
 		return
 	}
-	h.Applied, h.Streams = k.interval(m, int(f.holder), h.Streams)
+	h.Applied, h.Cause, h.Streams = k.interval(m, int(f.holder), h.Streams)
 	h.Endpoint = hd.candidate.Endpoint
 	h.JSON = hint.AppendFetch(h.JSON, t.MessageID, h.Endpoint, h.Names)
 }
 
-// interval appends the positions of holder i's streams, and joins them.
-func (k *querier) interval(m *modelView, i int, to []StreamPosition) (applied [2]uint64, _ []StreamPosition) {
+// interval appends the positions of holder i's streams, and joins them; cause is
+// that of the worst.
+func (k *querier) interval(m *modelView, i int, to []StreamPosition) (applied [2]uint64, cause string, _ []StreamPosition) {
 	h := m.holders[i]
+	var state State
 	for j, fd := range h.feeds {
 		s := fd.status(h.domain, k.before[int(m.first[i])+j])
 		p := k.position(m, i, j, &s)
 		p.join(j == 0, &applied)
+		if of := State(s.State); j == 0 || worst(state, of) != state {
+			state, cause = of, string(s.Cause)
+		}
 		to = append(to, p)
 	}
-	return applied, to
+	return applied, cause, to
 }
 
 // name fetches the source's block names, and cuts the depth to what came.

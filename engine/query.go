@@ -163,11 +163,16 @@ type HintAnswer struct {
 	// were there. Zero without Best.
 	Applied [2]uint64
 	Streams []StreamPosition
+	// Cause says why Best is not exact, as Freshness.Cause does: with reason
+	// ineligible often the reason behind the reason.
+	Cause string
 	// TargetApplied and TargetStreams say the same of the target's streams, on
 	// which the threshold rests; the names have no part in them. Zero if the
-	// decision did not ask what the target holds.
+	// decision did not ask what the target holds. TargetCause is why the target
+	// is not exact.
 	TargetApplied [2]uint64
 	TargetStreams []StreamPosition
+	TargetCause   string
 	// Revision of the routing snapshot that the decision rests on.
 	Revision uint64
 }

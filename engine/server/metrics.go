@@ -13,7 +13,7 @@ import (
 )
 
 // Labels come from a short list: route, code, source, rank, tp_shard, state,
-// reason, detail, shard. Never a request, a prompt or a block.
+// cause, reason, detail, shard. Never a request, a prompt or a block.
 
 func (s *Server) registerMetrics() {
 	s.metrics.RegisterMetricsWriter(s.writeEngineMetrics)
@@ -138,6 +138,14 @@ func (s *Server) writeSourceMetrics(w io.Writer, all []engine.SourceStatus) {
 			for v := range engine.NumStates {
 				f.add(flag(st.State == v), "source", all[i].ID, "rank", strconv.Itoa(st.Rank),
 					"tp_shard", strconv.Itoa(st.TPShard), "state", v.String())
+			}
+		}
+	}
+	f = newFamily(w, "cairn_stream_cause", "gauge")
+	for i := range all {
+		for j := range all[i].Streams {
+			if st := &all[i].Streams[j]; st.Cause != "" {
+				f.add(1, "source", all[i].ID, "rank", strconv.Itoa(st.Rank), "tp_shard", strconv.Itoa(st.TPShard), "cause", st.Cause)
 			}
 		}
 	}

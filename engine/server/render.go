@@ -95,6 +95,7 @@ func appendHolder(b []byte, h *engine.HolderAnswer, depths bool) []byte {
 
 func appendFreshness(b []byte, f *engine.Freshness) []byte {
 	b = appendText(b, `{"state":`, f.State.String())
+	b = appendCause(b, f.Cause)
 	b = appendUint(b, `,"seq":`, f.Seq)
 	b = appendApplied(append(b, ','), f.Applied)
 	b = appendInt(b, `,"lag_ms":`, millis(f.Lag))
@@ -107,6 +108,14 @@ func appendFreshness(b []byte, f *engine.Freshness) []byte {
 		b = append(b, `,"hidden":true`...)
 	}
 	return append(appendStreams(b, f.Streams), '}')
+}
+
+// appendCause writes why a state is not exact, if there is something to say.
+func appendCause(b []byte, cause string) []byte {
+	if cause == "" {
+		return b
+	}
+	return appendText(b, `,"cause":`, cause)
 }
 
 // appendApplied writes the two ends of an interval of sequences.
@@ -143,6 +152,7 @@ func appendHint(b []byte, h *engine.HintAnswer) []byte {
 		b = appendInt(b, `,"depth":`, h.Best.Depth)
 		b = appendInt(b, `,"threshold":`, h.Threshold)
 		b = appendInt(b, `,"block_size":`, h.Best.BlockSize)
+		b = appendCause(b, h.Cause)
 		b = appendStreams(appendApplied(append(b, ','), h.Applied), h.Streams)
 		b = appendTarget(b, h)
 		b = appendUint(b, `,"revision":`, h.Revision)
@@ -155,6 +165,7 @@ func appendHint(b []byte, h *engine.HintAnswer) []byte {
 	if h.Best.Source != "" {
 		b = appendPlace(append(b, `,"best":`...), &h.Best)
 		b = appendInt(b, `,"depth":`, h.Best.Depth)
+		b = appendCause(b, h.Cause)
 		b = appendStreams(appendApplied(append(b, ','), h.Applied), h.Streams)
 		b = append(b, '}')
 	}
@@ -167,6 +178,7 @@ func appendTarget(b []byte, h *engine.HintAnswer) []byte {
 		return b
 	}
 	b = appendApplied(append(b, `,"target":{`...), h.TargetApplied)
+	b = appendCause(b, h.TargetCause)
 	return append(appendStreams(b, h.TargetStreams), '}')
 }
 
@@ -241,6 +253,7 @@ func appendStream(b []byte, s *engine.StreamStatus) []byte {
 	b = appendInt(b, `,"tp_shard":`, s.TPShard)
 	b = appendText(b, `,"endpoint":`, s.Endpoint)
 	b = appendText(b, `,"state":`, s.State.String())
+	b = appendCause(b, s.Cause)
 	b = appendFlag(b, `,"connected":`, s.Connected)
 	b = appendFlag(b, `,"silent":`, s.Silent)
 	b = append(b, `,"seq":`...)

@@ -101,12 +101,12 @@ func TestMatchFlagsAndShards(t *testing.T) {
 	const big = 1<<64 - 1
 	f := &fake{answer: engine.Answer{Tokens: 1, Flagged: []engine.HolderAnswer{{
 		Source: `a"b`, Rank: 3, Domain: hint.CacheOwner,
-		Freshness: engine.Freshness{State: engine.Disconnected, Hidden: true, Silent: true, Seq: big, Applied: [2]uint64{1<<53 + 1, big},
+		Freshness: engine.Freshness{State: engine.Disconnected, Cause: "disconnected", Hidden: true, Silent: true, Seq: big, Applied: [2]uint64{1<<53 + 1, big},
 			Streams: []engine.StreamPosition{{Seq: 7, Applied: [2]uint64{6, 7}, Incarnation: [2]uint32{1, 2}}, {Seq: big}}},
 	}}}}
 	_, body := do(t, newServer(t, Options{Engine: f}).Handler(), "POST", "/v1/match", `{"model":"m","tokens":[]}`)
 	want := `{"tokens":1,"holders":[],"flagged":[{"source":"a\"b","rank":3,"domain":"cache_owner","block_size":0,` +
-		`"freshness":{"state":"disconnected","seq":18446744073709551615,"applied":[9007199254740993,18446744073709551615],` +
+		`"freshness":{"state":"disconnected","cause":"disconnected","seq":18446744073709551615,"applied":[9007199254740993,18446744073709551615],` +
 		`"lag_ms":0,"age_ms":0,"epoch":0,"silent":true,"hidden":true,"streams":[` +
 		`{"seq":7,"applied":[6,7],"incarnation":[1,2]},{"seq":18446744073709551615,"applied":[0,0],"incarnation":[0,0]}]}}]}`
 	if body != want {
@@ -140,9 +140,9 @@ func TestHintAnswers(t *testing.T) {
 		{"not admitted", engine.HintAnswer{Reason: hint.NotAdmitted}, `{"reason":"not_admitted"}`},
 		{"nobody beats the target", engine.HintAnswer{Reason: hint.NoLongerSource, TargetApplied: [2]uint64{3, 4}, TargetStreams: at(3, 4)},
 			`{"reason":"no_longer_source","target":{"applied":[3,4]}}`},
-		{"somebody does and may not", engine.HintAnswer{Reason: hint.Ineligible, Detail: hint.DetailStateAgent, Best: w1,
+		{"somebody does and may not", engine.HintAnswer{Reason: hint.Ineligible, Detail: hint.DetailStateAgent, Best: w1, Cause: "gap", TargetCause: "late_join",
 			Applied: [2]uint64{9, 9}, Streams: at(9, 9), TargetApplied: [2]uint64{3, 4}, TargetStreams: at(3, 4)},
-			`{"reason":"ineligible","detail":"state_agent","best":{"source":"w1","rank":0,"domain":"cache_owner","depth":4,"applied":[9,9]},"target":{"applied":[3,4]}}`},
+			`{"reason":"ineligible","detail":"state_agent","best":{"source":"w1","rank":0,"domain":"cache_owner","depth":4,"cause":"gap","applied":[9,9]},"target":{"applied":[3,4],"cause":"late_join"}}`},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -333,18 +333,19 @@ func TestReady(t *testing.T) {
 func TestStatusRoutes(t *testing.T) {
 	f := &fake{
 		sources: []engine.SourceStatus{{ID: "w1", Model: "m", Protocol: "framework_v1", Policy: "copies", State: engine.Degraded,
-			BlockSizes: []int{16}, Lookahead: []int{0}, Streams: []engine.StreamStatus{{Endpoint: "tcp://h:1", State: engine.Degraded,
+			BlockSizes: []int{16}, Lookahead: []int{0}, Streams: []engine.StreamStatus{{Endpoint: "tcp://h:1", State: engine.Degraded, Cause: "gap",
 				Seq: 1<<53 + 1, Received: true, LastError: "refused",
 				Counters: []engine.Counter{{Name: "events", Reason: "store", Value: 3}, {Name: "gaps", Value: 0}}}}}},
-		owners: []engine.OwnerStatus{{Source: "w1", Domain: hint.CacheOwner, Model: "m", BlockSize: 16, AttachedTo: "w1", WorkerType: "prefill", Endpoint: "tcp://h:2"}},
+		owners: []engine.OwnerStatus{{Source: "w1", Domain: hint.CacheOwner, Model: "m", BlockSize: 16, AttachedTo: "w1", WorkerType: "prefill", Endpoint: "tcp://h:2",
+			Freshness: engine.Freshness{State: engine.Fenced, Cause: "ownership"}}},
 	}
 	h := newServer(t, Options{Engine: f, Version: "v1"}).Handler()
 	for _, tc := range []struct{ path, want string }{
 		{"/v1/sources", `{"sources":[{"id":"w1","model":"m","protocol":"framework_v1","policy":"copies","shard":0,"state":"degraded","block_sizes":[16],"lookahead":[0],` +
-			`"streams":[{"rank":0,"tp_shard":0,"endpoint":"tcp://h:1","state":"degraded","connected":false,"silent":false,"seq":9007199254740993,"applied":null,` +
+			`"streams":[{"rank":0,"tp_shard":0,"endpoint":"tcp://h:1","state":"degraded","cause":"gap","connected":false,"silent":false,"seq":9007199254740993,"applied":null,` +
 			`"incarnation":0,"epoch":0,"age_ms":0,"last_error":"refused","counters":{"events.store":3}}]}]}`},
 		{"/v1/owners", `{"owners":[{"source":"w1","rank":0,"domain":"cache_owner","model":"m","block_size":16,"worker_type":"prefill","endpoint":"tcp://h:2","attached_to":"w1",` +
-			`"freshness":{"state":"connecting","seq":0,"applied":[0,0],"lag_ms":0,"age_ms":0,"epoch":0}}]}`},
+			`"freshness":{"state":"fenced","cause":"ownership","seq":0,"applied":[0,0],"lag_ms":0,"age_ms":0,"epoch":0}}]}`},
 		{"/health", `{"status":"ok","version":"v1"}`},
 	} {
 		if code, body := do(t, h, "GET", tc.path, ""); code != 200 || body != tc.want {
@@ -354,7 +355,7 @@ func TestStatusRoutes(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	f := &fake{sources: []engine.SourceStatus{{ID: `w"1`, Streams: []engine.StreamStatus{{Seq: 7, State: engine.Exact,
+	f := &fake{sources: []engine.SourceStatus{{ID: `w"1`, Streams: []engine.StreamStatus{{Seq: 7, State: engine.Degraded, Cause: "gap",
 		Counters: []engine.Counter{{Name: "events", Reason: "store", Value: 3}}}}}}}
 	f.stats.Hints[hint.Ineligible] = 5
 	f.stats.Ineligible[hint.DetailStateAgent] = 5
@@ -371,7 +372,8 @@ func TestMetrics(t *testing.T) {
 		`cairn_hints_total{outcome="not_admitted"} 0`,
 		`cairn_hints_ineligible_total{detail="state_agent"} 5`,
 		`cairn_stream_sequence{source="w\"1",rank="0",tp_shard="0"} 7`,
-		`cairn_stream_state{source="w\"1",rank="0",tp_shard="0",state="exact"} 1`,
+		`cairn_stream_state{source="w\"1",rank="0",tp_shard="0",state="degraded"} 1`,
+		`cairn_stream_cause{source="w\"1",rank="0",tp_shard="0",cause="gap"} 1`,
 		`cairn_stream_events_total{source="w\"1",rank="0",tp_shard="0",reason="store"} 3`,
 		`cairn_http_errors_total{route="/v1/match",code="400"} 1`,
 		`cairn_http_request_duration_seconds_count{route="/v1/match"} 1`,
