@@ -75,6 +75,15 @@
 //	disconnected lies over exact and degraded, from the end of a connection to
 //	the first message of the next, whose sequence decides what was missed.
 //
+// The first message of a new connection is judged against the last sequence
+// heard. Lower or equal, it is another process's: a restart, and a late one
+// unless it begins at the start. More than one higher, something is missing: a
+// loss, whoever sent it. Exactly one higher, it is taken for the same process
+// going on. Another process whose first message that we hear happens to have
+// just that sequence cannot be told from it, for neither ZMTP nor the batch
+// names the process: the blocks of the one before then stay, and count as
+// exact, until they are removed, cleared, or something is lost.
+//
 // A state is published before the batch that causes it, together with the
 // position from which it holds: a reader passes [Stream.Status] the position it
 // saw before its walk and learns what its answer is worth. So no answer counts

@@ -206,6 +206,31 @@ func (f *feed) joined() {
 	}
 }
 
+// follow lets the publisher die and another one come up at its address.
+func (f *feed) follow() {
+	f.rig.t.Helper()
+	f.pub.Close()
+	f.logged("disconnected")
+	f.publish(f.opt.Endpoint)
+}
+
+// publish listens at an address that may be in use for a moment yet.
+func (f *feed) publish(endpoint string) {
+	f.rig.t.Helper()
+	var err error
+	for {
+		if f.pub, err = zmtp.Listen(context.Background(), endpoint); err == nil {
+			break
+		}
+		if f.rig.ctx.Err() != nil {
+			f.rig.t.Fatal(err)
+		}
+	}
+	pub := f.pub
+	f.rig.t.Cleanup(func() { pub.Close() })
+	f.joined()
+}
+
 // live sends one batch; the topic is empty.
 func (f *feed) live(n uint64, events ...[]byte) {
 	f.rig.t.Helper()

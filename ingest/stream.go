@@ -231,10 +231,12 @@ func (s *Stream) wanted(topic []byte) bool {
 func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []byte) error {
 	first := !s.received.Load()
 	v := s.machine.Observe(n)
-	// A process that restarts and gets no further than its first batch sends
-	// the sequence its predecessor sent. On a new connection that is no
-	// duplicate, for publishers do not send twice.
-	if v.Kind == seq.Duplicate && s.fresh && n <= s.opt.FirstSeq {
+	// Publishers do not send twice, so on a new connection the last sequence
+	// again is no duplicate: another process has come just as far. It is judged
+	// as its first message, and what it sent before, if anything, is missing.
+	if v.Kind == seq.Duplicate && s.fresh {
+		s.machine.Reset()
+		v = s.machine.Observe(n)
 		v.Kind = seq.Restart
 	}
 	switch v.Kind {
@@ -243,7 +245,6 @@ func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []b
 		return nil
 	case seq.Duplicate:
 		s.counters.add(dropDuplicate, 1)
-		s.linkProven()
 		return nil
 	}
 	if v.Missing > 0 {

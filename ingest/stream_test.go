@@ -409,6 +409,48 @@ func TestReconnectAtTheFirstSequenceIsARestart(t *testing.T) {
 	r.device(span(1, 8), 0)
 }
 
+// The same above the start: another process, whose first message that is heard
+// has the sequence of the last one of the process before.
+func TestReconnectAtTheLastSequenceIsALateRestart(t *testing.T) {
+	r := newRig(t, 0)
+	f := r.feed(Options{})
+	f.live(0, storeAB)
+	for n := uint64(1); n < 5; n++ {
+		f.live(n)
+	}
+	f.live(5, storeC)
+	f.wait(5)
+	r.device(span(1, 12), 3)
+	f.state(Worker, Exact, "")
+
+	f.follow()
+	f.live(5, storeX)
+	f.restarted()
+	f.wait(5)
+	r.device(span(1, 12), 0)
+	r.device(span(21, 24), 1)
+	f.state(Worker, Degraded, CauseLateJoin)
+	if f.counted("restarts", "") != 1 || f.counted("losses", "") != 1 || f.counted("missing_batches", "") != 5 ||
+		f.counted("messages_dropped", "duplicate") != 0 || f.counted("connects", "") != 2 {
+		t.Error(f.dump())
+	}
+
+	f.live(5, storeAB) // on this connection it is a duplicate
+	f.live(6, storeC)
+	f.wait(6)
+	r.device(span(1, 12), 0)
+	f.state(Worker, Degraded, CauseLateJoin)
+	if f.counted("messages_dropped", "duplicate") != 1 || f.counted("restarts", "") != 1 {
+		t.Error(f.dump())
+	}
+
+	f.live(7, clearAll(), storeAB)
+	f.wait(7)
+	f.state(Worker, Exact, "")
+	r.device(span(1, 12), 2)
+	r.device(span(21, 24), 0)
+}
+
 // Nobody listens at first; then the publisher crashes over and over (W1).
 func TestCrashLoopingPublisher(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -430,16 +472,7 @@ func TestCrashLoopingPublisher(t *testing.T) {
 	}()
 	f := r.stream(Options{Endpoint: "tcp://" + addr, Backoff: zmtp.Backoff{Min: time.Millisecond, Max: 2 * time.Millisecond}})
 	f.logged("cannot connect, trying on")
-	for {
-		if f.pub, err = zmtp.Listen(context.Background(), "tcp://"+addr); err == nil {
-			break
-		}
-		if r.ctx.Err() != nil {
-			t.Fatal(err)
-		}
-	}
-	defer f.pub.Close()
-	f.joined()
+	f.publish("tcp://" + addr)
 	f.live(0, storeAB)
 	f.wait(0)
 	r.device(span(1, 8), 2)
