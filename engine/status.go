@@ -46,7 +46,8 @@ type StreamStatus struct {
 	Incarnation uint32 // publisher restarts seen
 	Epoch       uint32 // connections made
 	Age         time.Duration
-	// LastError is why the link went down last, "" if it never did.
+	// LastError is why there is no link: why it went down, or why the last
+	// attempt to connect failed. "" while Connected.
 	LastError string
 	// Counters are everything that was counted, by name, in a fixed order:
 	// messages, batches, blocks, drops by reason.

@@ -95,7 +95,7 @@ type Status struct {
 	Connected bool
 	Down      time.Time // when the link went down; zero unless Disconnected
 	Epoch     uint32    // connections made so far
-	LastError string    // why the last connection, or attempt, ended
+	LastError string    // why the last connection, or attempt, ended; "" while connected
 
 	Seq      uint64    // last sequence received
 	Received bool      // there was one

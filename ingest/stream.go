@@ -38,8 +38,8 @@ type Stream struct {
 	// Run's goroutine alone: the sequence.
 	machine     seq.Machine
 	incarnation uint32
-	fresh       bool // no message of this connection was judged yet
-	warned      bool // that connecting fails was logged
+	fresh       bool   // no message of this connection was judged yet
+	warned      string // the kind of failure to connect that was logged last, "" since connected
 
 	// What the stream taught.
 	slots  [NumDomains][]slot
@@ -137,15 +137,18 @@ func (s *Stream) session(ctx context.Context) (fatal bool, err error) {
 		}
 		s.counters.add(countDialErrors, 1)
 		s.setError(err)
-		if !s.warned {
-			s.warned = true
+		// Once for each reason, not for each attempt: a refused dial may turn
+		// into a peer that is silent, or that speaks something else.
+		if kind := outage(err); kind != s.warned {
+			s.warned = kind
 			s.log.Warn("cannot connect, trying on", "error", err)
 		}
 		return false, err
 	}
 	defer conn.Close()
 	s.counters.add(countConnects, 1)
-	s.warned = false
+	s.warned = ""
+	s.lastError.Store(nil)
 	s.heard.Store(time.Now().UnixNano())
 	epoch := s.epoch.Add(1)
 	s.connected.Store(true)
