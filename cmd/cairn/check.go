@@ -27,8 +27,10 @@ The formats are described in docs/check.md; a stream that you recorded from your
 own engine can be checked the same way. Of a folder, all files are played but
 its README.md.
 
-What is known but not played yet is listed by name. An unknown kind of line, a
-file with nothing to check, and any difference make the exit status 1.`,
+What is known but not played yet is listed by name. Checks that are only upper
+bounds, behind something lost, are counted apart. An unknown kind of line, a gap
+without a lost line, a file with nothing to check exactly, and any difference
+make the exit status 1.`,
 		Example: `  cairn check cases/ captures/
   cairn check --json recorded.jsonl.zst`,
 		Args: func(c *cobra.Command, args []string) error {

@@ -63,8 +63,13 @@ type captured struct {
 	Resident *int           `json:"resident"`
 	ByTier   map[string]int `json:"by_tier"`
 
+	// lost
+	From string `json:"from"`
+	To   string `json:"to"`
+
 	number int
-	seq    uint64
+	seq    uint64 // of a message; of the last before a query or state
+	lost   span
 	data   []byte
 }
 
@@ -118,7 +123,7 @@ func parseCapture(lines []line) (*capture, error) {
 		}
 		c.lines = append(c.lines, x)
 	}
-	return c, nil
+	return c, c.checkHistory()
 }
 
 // check looks at what a line of its kind must have.
@@ -132,20 +137,33 @@ func (x *captured) check(c *capture) (err error) {
 			return fmt.Errorf("msg: payload: %w", err)
 		}
 		if x.seq, err = sequence(x.Seq); err != nil {
-			return err
+			return fmt.Errorf("msg: seq: %w", err)
 		}
 	case "query":
 		if x.Expect == nil || x.Expect.Device == nil {
 			return fmt.Errorf("query: expect.device_blocks is missing")
 		}
 		if x.seq, err = sequence(x.After); err != nil {
-			return err
+			return fmt.Errorf("query: after: %w", err)
 		}
 	case "state":
 		if x.Resident == nil {
 			return fmt.Errorf("state: resident is missing")
 		}
-	case "lost", "replay":
+		if x.seq, err = sequence(x.After); err != nil {
+			return fmt.Errorf("state: after: %w", err)
+		}
+	case "lost":
+		if x.lost.from, err = sequence(x.From); err != nil {
+			return fmt.Errorf("lost: from: %w", err)
+		}
+		if x.lost.to, err = sequence(x.To); err != nil {
+			return fmt.Errorf("lost: to: %w", err)
+		}
+		if x.lost.from > x.lost.to {
+			return fmt.Errorf("lost: from %d to %d: want the first and the last that are missing", x.lost.from, x.lost.to)
+		}
+	case "replay":
 	case "head":
 		return fmt.Errorf("a second head")
 	case "answer":

@@ -128,11 +128,13 @@ func (r *captureRun) line(ctx context.Context, x *captured) error {
 // follow keeps track of what of a stream's history is known: from a gap until
 // everything is cleared, an answer may be less than the engine's.
 func (r *captureRun) follow(x *captured) error {
-	switch expected := r.next[x.Stream]; {
-	case x.seq > expected:
+	switch follows(x.seq, r.next[x.Stream]) {
+	case repeated:
+		return nil // dropped, whatever is in it
+	case behindGap:
 		r.partial[x.Stream] = true
-	case x.seq < expected:
-		r.partial[x.Stream] = x.seq > 0 // a new process, from its beginning or not
+	case restarted:
+		r.partial[x.Stream] = x.seq > 0 // from its beginning or not
 	}
 	r.next[x.Stream] = x.seq + 1
 	if _, err := r.decoder.Reset(x.data); err != nil {
@@ -186,6 +188,7 @@ func (r *captureRun) ask(x *captured, rank int) error {
 	r.file.Checks++
 	step := fmt.Sprintf("query of %d tokens after %s%s", len(x.Tokens), x.After, r.note)
 	if x.History == "partial" || r.partial[x.Stream] {
+		r.file.Bounds++
 		if got.device > expected.device || got.any > expected.any {
 			r.file.differ(x.number, x.Stream, step+", history partial", "at most "+expected.String(), got)
 		}

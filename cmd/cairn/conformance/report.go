@@ -17,9 +17,10 @@ type File struct {
 	Kind    string `json:"kind,omitempty"` // wire, replay, index, transport, capture, hashes
 	Played  int    `json:"played"`         // messages and operations played
 	Checks  int    `json:"checks"`         // answers compared
+	Bounds  int    `json:"bounds"`         // those of Checks that any smaller answer passes too
 	Skipped []Skip `json:"skipped,omitempty"`
 	// Error says why the file could not be judged: unreadable, an unknown kind
-	// of line, nothing to check, a time limit.
+	// of line, nothing to check exactly, a time limit.
 	Error string `json:"error,omitempty"`
 	// Differences are all answers that are not what the file says.
 	Differences []Difference `json:"differences,omitempty"`
@@ -86,9 +87,9 @@ const maxShown = 20
 // the sum.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
-	var played, checks, differences, errors, skipped int
+	var played, checks, bounds, differences, errors, skipped int
 	for _, f := range r.Files {
-		played, checks, differences = played+f.Played, checks+f.Checks, differences+len(f.Differences)
+		played, checks, bounds, differences = played+f.Played, checks+f.Checks, bounds+f.Bounds, differences+len(f.Differences)
 		state := "ok"
 		switch {
 		case f.Error != "":
@@ -99,7 +100,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		case f.Checks == 0:
 			state = "skip"
 		}
-		fmt.Fprintf(&b, "%-5s %-9s %s: %d played, %d checks", state, f.Kind, f.Name, f.Played, f.Checks)
+		fmt.Fprintf(&b, "%-5s %-9s %s: %d played, %s", state, f.Kind, f.Name, f.Played, checked(f.Checks, f.Bounds))
 		if n := len(f.Differences); n > 0 {
 			fmt.Fprintf(&b, ", %d differences", n)
 		}
@@ -119,8 +120,16 @@ func (r *Report) WriteText(w io.Writer) error {
 			fmt.Fprintf(&b, "        not played: %s (%d): %s\n", s.Name, s.Count, s.Reason)
 		}
 	}
-	fmt.Fprintf(&b, "%d files, %d played, %d checks, %d differences, %d errors, %d not played\n",
-		len(r.Files), played, checks, differences, errors, skipped)
+	fmt.Fprintf(&b, "%d files, %d played, %s, %d differences, %d errors, %d not played\n",
+		len(r.Files), played, checked(checks, bounds), differences, errors, skipped)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// checked tells checks, and how many of them are the weaker kind.
+func checked(checks, bounds int) string {
+	if bounds == 0 {
+		return fmt.Sprintf("%d checks", checks)
+	}
+	return fmt.Sprintf("%d checks, %d of them upper bounds", checks, bounds)
 }

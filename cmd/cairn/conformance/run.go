@@ -98,6 +98,8 @@ func runFile(ctx context.Context, name string, o Options) *File {
 		f.Error = err.Error()
 	} else if f.Checks == 0 && len(f.Skipped) == 0 {
 		f.Error = "the file checks nothing"
+	} else if f.Checks > 0 && f.Bounds == f.Checks {
+		f.Error = fmt.Sprintf("all %d checks are upper bounds, which an empty index passes too: the file checks nothing exactly", f.Checks)
 	}
 	return f
 }
