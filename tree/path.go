@@ -27,16 +27,16 @@ func (x *Index) locate(at place, i, n int) (here spot, k, fresh int) {
 			return here, x.common(here, i, n), 0
 		}
 	}
-	if at.off == cnt && x.open(hd, class) {
+	if at.off == cnt && open(hd, class) {
 		return spot{}, 0, min(n-i, capOf(class)-cnt)
 	}
 	return spot{}, 0, n - i
 }
 
-// open reports whether a run takes more blocks at its end. A run that many
-// share is closed: who goes on begins a child, so full holders stay full.
-func (x *Index) open(hd []atomic.Uint64, class uint32) bool {
-	return count(hd[hVersion].Load()) < capOf(class) && metaOf(hd).holders() <= inlineLanes
+// open reports whether a run takes more blocks at its end. Who shares it does
+// not matter: engines that bring one long prompt in turns fill the same runs.
+func open(hd []atomic.Uint64, class uint32) bool {
+	return count(hd[hVersion].Load()) < capOf(class)
 }
 
 // common is how many blocks from i on lie at a spot one after the other.
@@ -64,7 +64,7 @@ func (x *Index) extend(at place, i, n, want int) (here spot, k int) {
 		hd, pc := x.run(at.run), classOf(at.run)
 		w0 := hd[hVersion].Load()
 		if cnt := count(w0); at.off == cnt {
-			if x.open(hd, pc) {
+			if open(hd, pc) {
 				k = min(n, capOf(pc)-cnt)
 				for j := 0; j < k; j++ {
 					hd[hBody+cnt+j].Store(x.op.content(i + j))
