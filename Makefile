@@ -19,10 +19,10 @@ usage: ## print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
 
 build: ## build the static binary bin/cairn
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN) ./cmd/cairn
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN) ./cmd/cairn
 
 demo: build ## run the main job: a simulated fleet, matched, hinted and checked for about a minute (ARGS=--json …)
-	$(BIN) demo $(ARGS)
+	@$(BIN) demo $(ARGS)
 
 test: ## run all tests
 	$(GO) test ./...
@@ -54,4 +54,5 @@ lint: ## gofmt, go vet and staticcheck (the last fetched by the go command at a 
 	$(GO) run $(STATICCHECK) ./...
 
 interop: ## a real msgspec + pyzmq publisher against cairn serve (needs CAIRN_INTEROP_PYTHON)
+	@test -n "$$CAIRN_INTEROP_PYTHON" || { echo 'make interop: CAIRN_INTEROP_PYTHON is not set; want a Python with msgspec and pyzmq, such as CAIRN_INTEROP_PYTHON=/usr/bin/python3' >&2; exit 1; }
 	$(GO) test -count 1 -run '^TestInterop' -v ./cmd/cairn/
