@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"context"
 	"fmt"
+	"net"
+	"runtime"
 	"strconv"
 	"testing"
 )
@@ -30,6 +33,43 @@ func BenchmarkMatch(b *testing.B) {
 			b.StopTimer()
 			if len(a.Holders) != shape.holders || a.Holders[0].Tokens.Any != len(ev.tokens) {
 				b.Fatalf("%d holders", len(a.Holders))
+			}
+		})
+	}
+}
+
+// BenchmarkAddSource adds the sources of one large model, none of which ever
+// answers. heap-B/source is what is left of each, its ring included.
+func BenchmarkAddSource(b *testing.B) {
+	for _, n := range []int{700, 7000} {
+		b.Run(fmt.Sprintf("sources=%d", n), func(b *testing.B) {
+			mute := func(ctx context.Context, _, _ string) (net.Conn, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				e := openEngine(b, Options{DialContext: mute})
+				var was, is runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&was)
+				b.StartTimer()
+				for i := range n {
+					// The order of arrival is not that of the ids.
+					s := Source{ID: strconv.Itoa(i * 7919 % n), Model: "m", Endpoint: "tcp://127.0.0.1:1"}
+					if err := e.AddSource(b.Context(), s); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.StopTimer()
+				runtime.GC()
+				runtime.ReadMemStats(&is)
+				b.ReportMetric(float64(is.HeapAlloc-was.HeapAlloc)/float64(n), "heap-B/source")
+				if err := e.Close(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
 			}
 		})
 	}

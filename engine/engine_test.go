@@ -286,8 +286,8 @@ func TestDegradedHintsIfAllowed(t *testing.T) {
 	if err := e.Hint(prompt(), Target{Source: "t"}, &h); err != nil {
 		t.Fatal(err)
 	}
-	if outcome(&h) != "w/0 worker depth 3" || h.Applied != [2]uint64{5, 5} {
-		t.Errorf("%s, applied %d", outcome(&h), h.Applied)
+	if outcome(&h) != "w/0 worker depth 3" || h.Applied != [2]uint64{5, 5} || h.Cause != "late_join" || h.TargetCause != "" {
+		t.Errorf("%s, applied %d, cause %q, the target's %q", outcome(&h), h.Applied, h.Cause, h.TargetCause)
 	}
 }
 

@@ -42,7 +42,7 @@ func (k *querier) hint(e *Engine, m *modelView, q *Query, t Target, h *HintAnswe
 	now := time.Now()
 	call := hint.Call{
 		Admitted: !t.QueryOnly,
-		Capable:  m.capable,
+		Capable:  m.capable > 0,
 		Local:    true, // we hold the events ourselves; a replica would not
 		Length:   q.length(),
 		Target:   hint.Target{Place: hint.Place{Source: t.Source, Rank: t.Rank}},

@@ -28,7 +28,7 @@ type source struct {
 	// Guarded by Engine.control; read through views by queries.
 	holders []*holder
 	roots   map[unitKey]tree.Root
-	started bool // in the model's list and views
+	started bool // in views
 	gone    bool // being removed: streams get no more holders
 
 	learned ingest.Learned // shared by the streams
@@ -150,8 +150,7 @@ func (e *Engine) start(ctx context.Context, s *source) error {
 		return ErrClosed
 	}
 	s.started = true
-	e.models[s.spec.Model] = append(e.models[s.spec.Model], s)
-	e.publish(s.spec.Model)
+	e.show(s)
 	for _, f := range s.feeds {
 		s.work.Go(f.run)
 	}
@@ -208,7 +207,7 @@ func (s *source) addHolder(ctx context.Context, rank int, d Domain, feeds []*fee
 	defer s.engine.control.Unlock()
 	s.holders = append(s.holders, h)
 	if s.started {
-		s.engine.publish(s.spec.Model)
+		s.engine.show(s)
 	}
 	return h, nil
 }
@@ -250,7 +249,7 @@ func (e *Engine) intern(s *source, k unitKey) (tree.Root, error) {
 		e.roots[key] = r
 	}
 	s.roots[k] = r
-	e.publish(s.spec.Model)
+	e.share(s, k, r, 1)
 	return r, nil
 }
 
@@ -270,11 +269,10 @@ func (e *Engine) RemoveSource(ctx context.Context, id string) error {
 		return fmt.Errorf("%w: %q", ErrUnknownSource, id)
 	}
 	s.gone = true
-	e.models[s.spec.Model] = slices.DeleteFunc(e.models[s.spec.Model], func(o *source) bool { return o == s })
-	if len(e.models[s.spec.Model]) == 0 {
-		delete(e.models, s.spec.Model)
+	e.show(s)
+	for k, r := range s.roots {
+		e.share(s, k, r, -1)
 	}
-	e.publish(s.spec.Model)
 	e.background.Add(1) // under control, so that Close sees it
 	e.control.Unlock()
 	defer e.background.Done()
@@ -391,12 +389,14 @@ func (s *source) feedsOf(rank int) []*feed {
 // Sources describes all sources, by id. It is a look at running counters: the
 // figures of one stream may be a batch apart.
 func (e *Engine) Sources() []SourceStatus {
-	var started []*source
-	e.control.Lock()
-	for _, m := range e.models {
-		started = append(started, m...)
+	v := e.view.Load()
+	if v == nil {
+		return nil
 	}
-	e.control.Unlock()
+	var started []*source
+	for _, m := range v.models {
+		started = append(started, m.sources...)
+	}
 	now := time.Now()
 	all := make([]SourceStatus, 0, len(started))
 	for _, s := range started {

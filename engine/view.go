@@ -26,7 +26,7 @@ type view struct {
 // modelView is one model's part of a view.
 type modelView struct {
 	name    string
-	capable bool      // some source declares a hint role
+	capable int       // sources that declare a hint role
 	units   []unitKey // what requests are hashed by, ascending
 	walks   []walk    // by unit, then shard
 	parts   []part    // by shard, only those with holders
@@ -52,8 +52,13 @@ type part struct {
 	at    []int32       // index in modelView.holders
 }
 
+// find returns where a model stands in models, or would.
+func (v *view) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(v.models, name, func(m *modelView, n string) int { return strings.Compare(m.name, n) })
+}
+
 func (v *view) model(name string) *modelView {
-	i, ok := slices.BinarySearchFunc(v.models, name, func(m *modelView, n string) int { return strings.Compare(m.name, n) })
+	i, ok := v.find(name)
 	if !ok {
 		return nil
 	}
@@ -89,82 +94,4 @@ func (m *modelView) worker(source string, rank int) int {
 		return -1
 	}
 	return i
-}
-
-// with returns a view in which one model is replaced, or taken out if m is nil.
-func (v *view) with(name string, m *modelView) *view {
-	n := &view{revision: v.revision + 1, models: make([]*modelView, 0, len(v.models)+1)}
-	for _, o := range v.models {
-		if o.name != name {
-			n.models = append(n.models, o)
-		}
-	}
-	if m != nil {
-		i, _ := slices.BinarySearchFunc(n.models, name, func(m *modelView, s string) int { return strings.Compare(m.name, s) })
-		n.models = slices.Insert(n.models, i, m)
-	}
-	return n
-}
-
-// newModelView lays out a model's sources. The caller holds the engine's
-// control lock, which is what guards the sources' holders and roots.
-func newModelView(name string, sources []*source) *modelView {
-	if len(sources) == 0 {
-		return nil
-	}
-	m := &modelView{name: name, sources: sources}
-	slices.SortFunc(m.sources, func(a, b *source) int { return strings.Compare(a.spec.ID, b.spec.ID) })
-	type shardRoot struct {
-		unitKey
-		shard int
-		root  tree.Root
-	}
-	var roots []shardRoot
-	for _, s := range m.sources {
-		m.capable = m.capable || s.role != 0
-		m.holders = append(m.holders, s.holders...)
-		for k, r := range s.roots {
-			roots = append(roots, shardRoot{k, s.shard, r})
-		}
-	}
-	slices.SortFunc(m.holders, func(a, b *holder) int {
-		return cmp.Or(strings.Compare(a.src.spec.ID, b.src.spec.ID), cmp.Compare(a.rank, b.rank), cmp.Compare(a.domain, b.domain))
-	})
-	slices.SortFunc(roots, func(a, b shardRoot) int {
-		return cmp.Or(cmp.Compare(a.unit, b.unit), cmp.Compare(a.lookahead, b.lookahead), cmp.Compare(a.shard, b.shard))
-	})
-	for _, r := range slices.Compact(roots) {
-		if n := len(m.units); n == 0 || m.units[n-1] != r.unitKey {
-			m.units = append(m.units, r.unitKey)
-		}
-		m.walks = append(m.walks, walk{unit: len(m.units) - 1, shard: r.shard, root: r.root})
-	}
-	streams := int32(0)
-	for i, h := range m.holders {
-		p := m.part(h.src.shard)
-		if p == nil {
-			m.parts = append(m.parts, part{shard: h.src.shard})
-			p = &m.parts[len(m.parts)-1]
-		}
-		p.ids, p.at = append(p.ids, h.id), append(p.at, int32(i))
-		m.first = append(m.first, streams)
-		streams += int32(len(h.feeds))
-	}
-	for i := range m.parts {
-		m.parts[i].sort()
-	}
-	return m
-}
-
-func (p *part) sort() {
-	order := make([]int, len(p.ids))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(p.ids[a], p.ids[b]) })
-	ids, at := make([]tree.Holder, len(order)), make([]int32, len(order))
-	for i, o := range order {
-		ids[i], at[i] = p.ids[o], p.at[o]
-	}
-	p.ids, p.at = ids, at
 }
