@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -29,6 +31,12 @@ to see that the judge notices.`,
   cairn demo --break drop-removes   # must fail`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if o.Duration <= 0 {
+				return &usageError{fmt.Errorf("--duration %v leaves no time; want more than 0, such as %v", o.Duration, demo.DefaultDuration)}
+			}
+			if o.Requests < 0 {
+				return &usageError{fmt.Errorf("--requests %d is negative; want a number of requests, or 0 for no limit but the duration", o.Requests)}
+			}
 			if falsify != "" {
 				b, err := fleet.ParseBreak(falsify)
 				if err != nil {
@@ -36,9 +44,16 @@ to see that the judge notices.`,
 				}
 				o.Break = b
 			}
-			out := c.OutOrStdout()
-			o.Live = !o.JSON && demo.Terminal(out)
-			_, err := demo.Run(c.Context(), o, out)
+			out := &noting{Writer: c.OutOrStdout()}
+			o.Live = !o.JSON && demo.Terminal(out.Writer)
+			s, err := demo.Run(c.Context(), o, out)
+			if err == nil && o.JSON && !out.wrote {
+				// Interrupted before there was anything to sum up: who reads
+				// JSON gets JSON all the same.
+				e := json.NewEncoder(out)
+				e.SetIndent("", "  ")
+				err = e.Encode(s)
+			}
 			return err
 		},
 	}
@@ -48,4 +63,15 @@ to see that the judge notices.`,
 	c.Flags().StringVar(&falsify, "break", "", "falsify what the fleet publishes: drop-removes or reorder")
 	c.Flags().BoolVar(&o.JSON, "json", false, "print the summary as JSON and nothing else")
 	return c
+}
+
+// noting notes whether anything was written.
+type noting struct {
+	io.Writer
+	wrote bool
+}
+
+func (n *noting) Write(p []byte) (int, error) {
+	n.wrote = true
+	return n.Writer.Write(p)
 }
