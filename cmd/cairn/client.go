@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/cairn-kv/cairn/engine/server"
 )
 
 // maxReply bounds what a server may make the client read.
@@ -29,7 +32,7 @@ type client struct {
 
 func (k *client) flags(f *pflag.FlagSet) {
 	f.StringVar(&k.server, "server", "http://127.0.0.1:8090", "URL of the server")
-	f.StringVar(&k.tokenFile, "token-file", "", "file with the bearer token the server wants")
+	f.StringVar(&k.tokenFile, "token-file", "", "file with the bearer token the server wants; the server's own will do: its first token is sent")
 	f.DurationVar(&k.timeout, "timeout", 10*time.Second, "how long to wait for the answer")
 	f.BoolVar(&k.asJSON, "json", false, "print the server's answer as it came")
 }
@@ -42,18 +45,21 @@ func (k *client) post(ctx context.Context, route string, request any) ([]byte, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
+	if base, err := url.Parse(k.server); err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+		return nil, &usageError{fmt.Errorf("--server %q is not the URL of a server; want a URL like http://127.0.0.1:8090", k.server)}
+	}
 	url := strings.TrimSuffix(k.server, "/") + route
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("--server %q: %w; want a URL such as http://127.0.0.1:8090", k.server, err)}
+		return nil, &usageError{fmt.Errorf("--server %q: %w; want a URL like http://127.0.0.1:8090", k.server, err)}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if k.tokenFile != "" {
-		token, err := os.ReadFile(k.tokenFile)
+		token, err := firstToken(k.tokenFile)
 		if err != nil {
 			return nil, &usageError{fmt.Errorf("--token-file: %w", err)}
 		}
-		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	reply, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -68,6 +74,25 @@ func (k *client) post(ctx context.Context, route string, request any) ([]byte, e
 		return nil, refusal(url, reply.StatusCode, data)
 	}
 	return data, nil
+}
+
+// firstToken returns the first token of a file that a server would accept. The
+// server's own parser judges the file; it keeps hashes alone, so that the text
+// is taken from the first line that is neither empty nor a comment.
+func firstToken(path string) (string, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	if _, err := server.LoadTokens(path); err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); len(f) > 0 && f[0][0] != '#' {
+			return f[len(f)-1], nil
+		}
+	}
+	return "", fmt.Errorf("%s holds no token", path)
 }
 
 // refusal makes an error of what the server said.
