@@ -21,20 +21,25 @@ func (s *Server) registerMetrics() {
 	s.metrics.RegisterMetricsWriter(metrics.WriteProcMetrics)
 }
 
+// durations are the buckets of request times in seconds. They begin where an
+// answer does, at tens of microseconds.
+var durations = []float64{10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6,
+	1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 1, 2.5, 10}
+
 // routeMetrics makes the metrics of one route; those of failures on demand,
 // by status.
 func (s *Server) routeMetrics(path string) (seconds *metrics.PrometheusHistogram, failed func(status int) *metrics.Counter) {
 	route := `{route=` + label(path)
-	return s.metrics.GetOrCreatePrometheusHistogram("cairn_http_request_duration_seconds" + route + `}`),
+	return s.metrics.GetOrCreatePrometheusHistogramExt("cairn_http_request_duration_seconds"+route+`}`, durations),
 		func(status int) *metrics.Counter {
 			return s.metrics.GetOrCreateCounter("cairn_http_errors_total" + route + `,code="` + strconv.Itoa(status) + `"}`)
 		}
 }
 
+var escapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+
 // label quotes a label's value as the text format wants it.
-func label(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
-}
+func label(s string) string { return `"` + escapes.Replace(s) + `"` }
 
 // family writes the lines of one metric, under one type line.
 type family struct {
@@ -106,78 +111,5 @@ func (s *Server) writeIndexMetrics(w io.Writer, st *engine.Stats) {
 	f := newFamily(w, "cairn_index_reader_retries_total", "counter")
 	for i := range st.Shards {
 		f.add(st.Shards[i].Retries, "shard", strconv.Itoa(i))
-	}
-}
-
-func (s *Server) writeSourceMetrics(w io.Writer, all []engine.SourceStatus) {
-	each := func(name, kind string, of func(st *engine.StreamStatus) uint64) {
-		f := newFamily(w, name, kind)
-		for i := range all {
-			for j := range all[i].Streams {
-				st := &all[i].Streams[j]
-				f.add(of(st), "source", all[i].ID, "rank", strconv.Itoa(st.Rank), "tp_shard", strconv.Itoa(st.TPShard))
-			}
-		}
-	}
-	flag := func(b bool) uint64 {
-		if b {
-			return 1
-		}
-		return 0
-	}
-	each("cairn_stream_connected", "gauge", func(st *engine.StreamStatus) uint64 { return flag(st.Connected) })
-	each("cairn_stream_silent", "gauge", func(st *engine.StreamStatus) uint64 { return flag(st.Silent) })
-	each("cairn_stream_sequence", "gauge", func(st *engine.StreamStatus) uint64 { return st.Seq })
-	each("cairn_stream_applied_sequence", "gauge", func(st *engine.StreamStatus) uint64 { return st.Applied })
-	each("cairn_stream_connections_total", "counter", func(st *engine.StreamStatus) uint64 { return uint64(st.Epoch) })
-
-	f := newFamily(w, "cairn_stream_state", "gauge")
-	for i := range all {
-		for j := range all[i].Streams {
-			st := &all[i].Streams[j]
-			for v := range engine.NumStates {
-				f.add(flag(st.State == v), "source", all[i].ID, "rank", strconv.Itoa(st.Rank),
-					"tp_shard", strconv.Itoa(st.TPShard), "state", v.String())
-			}
-		}
-	}
-	f = newFamily(w, "cairn_stream_cause", "gauge")
-	for i := range all {
-		for j := range all[i].Streams {
-			if st := &all[i].Streams[j]; st.Cause != "" {
-				f.add(1, "source", all[i].ID, "rank", strconv.Itoa(st.Rank), "tp_shard", strconv.Itoa(st.TPShard), "cause", st.Cause)
-			}
-		}
-	}
-	// Counters of one name stand together, in the order in which they are met.
-	var names []string
-	seen := map[string]bool{}
-	for i := range all {
-		for j := range all[i].Streams {
-			for _, c := range all[i].Streams[j].Counters {
-				if !seen[c.Name] {
-					seen[c.Name] = true
-					names = append(names, c.Name)
-				}
-			}
-		}
-	}
-	for _, n := range names {
-		f := newFamily(w, "cairn_stream_"+n+"_total", "counter")
-		for i := range all {
-			for j := range all[i].Streams {
-				st := &all[i].Streams[j]
-				for _, c := range st.Counters {
-					if c.Name != n {
-						continue
-					}
-					l := []string{"source", all[i].ID, "rank", strconv.Itoa(st.Rank), "tp_shard", strconv.Itoa(st.TPShard)}
-					if c.Reason != "" {
-						l = append(l, "reason", c.Reason)
-					}
-					f.add(c.Value, l...)
-				}
-			}
-		}
 	}
 }

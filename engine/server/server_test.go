@@ -356,7 +356,7 @@ func TestStatusRoutes(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	f := &fake{sources: []engine.SourceStatus{{ID: `w"1`, Streams: []engine.StreamStatus{{Seq: 7, State: engine.Degraded, Cause: "gap",
-		Counters: []engine.Counter{{Name: "events", Reason: "store", Value: 3}}}}}}}
+		Counters: []engine.Counter{{Name: "events", Reason: "store", Value: 3}, {Name: "events", Reason: "clear"}, {Name: "gaps"}}}}}}}
 	f.stats.Hints[hint.Ineligible] = 5
 	f.stats.Ineligible[hint.DetailStateAgent] = 5
 	f.stats.Shards = append(f.stats.Shards, f.stats.Shards...)
@@ -375,12 +375,23 @@ func TestMetrics(t *testing.T) {
 		`cairn_stream_state{source="w\"1",rank="0",tp_shard="0",state="degraded"} 1`,
 		`cairn_stream_cause{source="w\"1",rank="0",tp_shard="0",cause="gap"} 1`,
 		`cairn_stream_events_total{source="w\"1",rank="0",tp_shard="0",reason="store"} 3`,
+		`cairn_stream_gaps_total{source="w\"1",rank="0",tp_shard="0"} 0`,
+		`# TYPE cairn_stream_events_total counter`,
+		`cairn_http_request_duration_seconds_bucket{route="/v1/match",le="10"} 1`,
 		`cairn_http_errors_total{route="/v1/match",code="400"} 1`,
 		`cairn_http_request_duration_seconds_count{route="/v1/match"} 1`,
 	} {
 		if !strings.Contains(body, line+"\n") {
 			t.Errorf("no line %s", line)
 		}
+	}
+	for _, none := range []string{`reason="clear"`, "cairn_stream_connections_total"} {
+		if strings.Contains(body, none) {
+			t.Errorf("%s is there", none)
+		}
+	}
+	if n := strings.Count(body, `cairn_http_request_duration_seconds_bucket{route="/v1/match"`); n != len(durations)+1 {
+		t.Errorf("%d buckets", n)
 	}
 }
 
