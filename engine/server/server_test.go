@@ -442,6 +442,16 @@ func TestTokensAndRoles(t *testing.T) {
 		})
 	}
 
+	for header, status := range map[string]int{
+		"bearer reader": 200, "BEARER reader": 200, "Bearer   reader": 200,
+		"Basic reader": 401, "Bearerreader": 401, "Bearer": 401, "Bearer ": 401, "reader": 401,
+	} {
+		set := func(r *http.Request) { r.Header.Set("Authorization", header) }
+		if code, body := do(t, s.Handler(), "POST", "/v1/match", ask, set); code != status {
+			t.Errorf("%q: %d %s, want %d", header, code, body, status)
+		}
+	}
+
 	t.Run("a changed file counts", func(t *testing.T) {
 		write("read other-one\n")
 		tokens.checked = time.Time{} // the next look is due

@@ -108,8 +108,10 @@ func (t *Tokens) role(r *http.Request) (Role, error) {
 			t.err = t.load()
 		}
 	}
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
+	// RFC 7235: the scheme's case does not matter, and one or more spaces follow.
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	token = strings.TrimLeft(token, " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
 		return RoleNone, t.err
 	}
 	sum := sha256.Sum256([]byte(token))
