@@ -86,7 +86,9 @@ func (r *request) parse(body []byte, hint bool) *apiError {
 	case c.err != nil:
 	case q.Model == "":
 		c.fail(400, "missing_field", "model", "is required")
-	case hasTokens == hasContents:
+	case hasTokens && hasContents:
+		c.fail(400, "both_forms", "content_hashes", "give one of tokens and content_hashes, not both")
+	case !hasTokens && !hasContents:
 		c.fail(400, "missing_field", "tokens", "one of tokens and content_hashes is required")
 	case hasContents && q.BlockSize == 0:
 		c.fail(400, "missing_field", "block_size", "is required with content_hashes")

@@ -188,7 +188,7 @@ func TestRefusals(t *testing.T) {
 		{"a field of the other route", "POST", "/v1/match", `{"model":"m","tokens":[1],"target":{"source":"w"}}`, nil, 400, "unknown_field", "target", "not a field"},
 		{"fields are case sensitive", "POST", "/v1/match", `{"Model":"m","tokens":[1]}`, nil, 400, "unknown_field", "Model", "not a field"},
 		{"a field twice", "POST", "/v1/match", `{"model":"m","model":"n","tokens":[1]}`, nil, 400, "repeated_field", "model", "twice"},
-		{"both forms", "POST", "/v1/match", `{"model":"m","tokens":[1],"content_hashes":[1],"block_size":4}`, nil, 400, "missing_field", "tokens", "one of"},
+		{"both forms", "POST", "/v1/match", `{"model":"m","tokens":[1],"content_hashes":[1],"block_size":4}`, nil, 400, "both_forms", "content_hashes", "give one of tokens and content_hashes, not both"},
 		{"hashes without a size", "POST", "/v1/match", `{"model":"m","content_hashes":[1]}`, nil, 400, "missing_field", "block_size", "required"},
 		{"a size without hashes", "POST", "/v1/match", `{"model":"m","tokens":[1],"block_size":4}`, nil, 400, "bad_block_size", "block_size", "content_hashes"},
 		{"a hash beyond 64 bits", "POST", "/v1/match", `{"model":"m","content_hashes":[1,18446744073709551616],"block_size":4}`, nil, 400, "bad_hash", "content_hashes[1]", "64-bit"},
