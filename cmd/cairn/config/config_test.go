@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -157,6 +158,21 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
+// TestValuesAreToldOnce: the engine's words about an endpoint begin with it.
+func TestValuesAreToldOnce(t *testing.T) {
+	for _, source := range []string{
+		"{id: w1, model: m, endpoint: 'tcp://h:1', hint: {worker_type: aggregated, endpoint: 'VALUE'}}",
+		"{id: w1, model: m, endpoint: 'VALUE'}",
+	} {
+		for _, value := range []string{"tcp://0.0.0.0:0", "tcp://*:1", "h:1", "tcp://h", "tcp://h:x"} {
+			_, err := Parse("c.yaml", []byte("sources: ["+strings.Replace(source, "VALUE", value, 1)+"]"))
+			if err == nil || strings.Count(err.Error(), strconv.Quote(value)) != 1 {
+				t.Errorf("%s: want the value once: %v", value, err)
+			}
+		}
+	}
+}
+
 func TestParseReportsEveryProblem(t *testing.T) {
 	_, err := Parse("c.yaml", []byte("lisen: a\nshards: x\nsources:\n  - id: a\n  - {id: b, ranks: no, policy: x}\n"))
 	for _, key := range []string{"lisen:", "shards:", "sources[0].model:", "sources[1].ranks:", "sources[1].policy:"} {
@@ -176,9 +192,27 @@ func TestValidate(t *testing.T) {
 		change func(*Config)
 		want   string // "" = no error
 	}{
-		"good":                  {func(*Config) {}, ""},
-		"no sources":            {func(c *Config) { c.Sources = nil }, "sources: is empty"},
-		"same id":               {func(c *Config) { c.Sources = append(c.Sources, c.Sources[0]) }, `sources[1].id: "w1" is the id of sources[0] too`},
+		"good":       {func(*Config) {}, ""},
+		"no sources": {func(c *Config) { c.Sources = nil }, "sources: is empty"},
+		"same id":    {func(c *Config) { c.Sources = append(c.Sources, c.Sources[0]) }, `sources[1].id: "w1" is the id of sources[0] too`},
+		"same endpoint": {func(c *Config) {
+			c.Sources = append(c.Sources, engine.Source{ID: "w2", Model: "m", Endpoint: "tcp://h:1"})
+		}, `sources[1].endpoint: "tcp://h:1" has rank 0 on tcp://h:1, which sources[0].endpoint follows too; want a publisher of its own`},
+		"same endpoint by rank": {func(c *Config) {
+			c.Sources[0].Ranks = 3
+			c.Sources = append(c.Sources, engine.Source{ID: "w2", Model: "m", Shards: []string{"tcp://g:1", "tcp://h:3"}})
+		}, `sources[1].shards[1]: "tcp://h:3" has rank 0 on tcp://h:3, which sources[0].endpoint follows too`},
+		"same endpoint, all topics": {func(c *Config) {
+			c.Sources = append(c.Sources, engine.Source{ID: "w2", Model: "m", Endpoint: "tcp://h:1", Topic: "b"})
+		}, `which sources[0].endpoint follows too`},
+		"same endpoint, other topic": {func(c *Config) {
+			c.Sources[0].Topic = "a"
+			c.Sources = append(c.Sources, engine.Source{ID: "w2", Model: "m", Endpoint: "tcp://h:1", Topic: "b"})
+		}, ""},
+		"neighbouring endpoints": {func(c *Config) {
+			c.Sources[0].Ranks = 2
+			c.Sources = append(c.Sources, engine.Source{ID: "w2", Model: "m", Endpoint: "tcp://h:3", Ranks: 2})
+		}, ""},
 		"open listener":         {func(c *Config) { c.Listen = "0.0.0.0:8090" }, `listen: "0.0.0.0:8090" can be reached from other machines`},
 		"open, token only":      {func(c *Config) { c.Listen, c.TokenFile = "0.0.0.0:8090", "t" }, "can be reached from other machines"},
 		"open, token and tls":   {func(c *Config) { c.Listen, c.TokenFile, c.TLSCert, c.TLSKey = "0.0.0.0:8090", "t", "c", "k" }, ""},

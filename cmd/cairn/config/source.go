@@ -106,7 +106,8 @@ func (r *reader) engine(n ast.Node, path string, s *engine.Source, at map[string
 	if v := at[field]; v != nil {
 		n = v
 	}
-	r.add(n, join(path, f.Field), f.Value+":", errors.New(f.Want))
+	// Some of the engine's words begin with the value, which stands there already.
+	r.add(n, join(path, f.Field), f.Value+":", errors.New(strings.TrimPrefix(f.Want, f.Value+" ")))
 }
 
 // endpoints reads a list of TP shard endpoints.
