@@ -1,8 +1,9 @@
-// Package fuzz holds the fuzz targets of what reads bytes from outside, and
-// their corpora.
+// Package fuzz holds the fuzz targets of what reads bytes from outside and of
+// the index, and their corpora.
 //
 //	corpus/decode/   payloads            FuzzDecode   ingest/wire
 //	corpus/frames/   bytes of a socket   FuzzFrames   ingest/zmtp
+//	corpus/apply/    events, 4 bytes each   FuzzApply   tree, beside tree/model
 //
 // A corpus is a folder of raw files, one input each, with nothing around it, so
 // that any fuzzer can start from it as it is: go test, go-fuzz, AFL. Every
