@@ -1,8 +1,6 @@
 package fuzz
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/cairn-kv/cairn/tree"
@@ -25,18 +23,7 @@ var applyHolders = []differ.Op{
 // must agree. The bytes are: what happens; to whom, on which tier and shard;
 // the first name; how many blocks and how their contents run.
 func FuzzApply(f *testing.F) {
-	dir := filepath.Join("corpus", "apply")
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, e := range entries {
-		raw, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(raw)
-	}
+	seed(f, "apply")
 	index := func() tree.Interface { return tree.New(tree.Options{Seed: 1}) }
 	f.Fuzz(func(t *testing.T, program []byte) {
 		ops := append([]differ.Op(nil), applyHolders...)

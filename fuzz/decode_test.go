@@ -1,8 +1,6 @@
 package fuzz
 
 import (
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"testing"
@@ -20,18 +18,7 @@ const decodeLimit = 1 << 16
 // batch is what a general decoder takes for one; cut short it is never sound;
 // and what it says of an event holds together.
 func FuzzDecode(f *testing.F) {
-	dir := filepath.Join("corpus", "decode")
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, e := range entries {
-		raw, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(raw)
-	}
+	seed(f, "decode")
 	var used wire.Decoder // what one payload leaves behind must not reach the next
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		if len(payload) > decodeLimit {

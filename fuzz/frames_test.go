@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -19,19 +17,8 @@ const frameLimit = 1 << 10
 // FuzzFrames: the frame reader gives what a plain parser of the whole input
 // gives, however the input is split into reads, and never more than its limit.
 func FuzzFrames(f *testing.F) {
-	dir := filepath.Join("corpus", "frames")
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, e := range entries {
-		raw, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(raw, uint8(1))
-		f.Add(raw, uint8(255))
-	}
+	seed(f, "frames", uint8(1))
+	seed(f, "frames", uint8(255))
 	f.Fuzz(func(t *testing.T, raw []byte, step uint8) {
 		want, wantErr := parseFrames(raw)
 		r := zmtp.NewFrameReader(bufio.NewReaderSize(&stepReader{raw, max(1, int(step))}, 16), frameLimit)
