@@ -141,7 +141,9 @@ type Reader interface {
 	Match(root Root, contents []uint64) []Depths
 	// Names appends to dst the engine's names of the leading blocks of the
 	// last Match that h holds in view, root first, at most depth units deep.
-	// It may give fewer than the depth promised, never a false one.
+	// It may give fewer than the depth promised, never a false one: it ends at
+	// the first position inside a block of several units, and where tiers or TP
+	// shards share no one name. ViewExtension gives none.
 	Names(dst []uint64, h Holder, v View, depth int) []uint64
 }
 
@@ -155,12 +157,13 @@ type Interface interface {
 // Stats describes an index.
 type Stats struct {
 	Holders     int
-	Residencies int // (holder, tier, name) that every TP shard holds
-	Waiting     int // blocks kept aside for an unknown parent
-	Runs        int // live runs
-	Names       int // entries in the name table
-	Links       int // entries in the child table
-	Bytes       int // memory of arenas and tables
-	Deferred    int // cleared holders whose memory is not yet back
-	Retries     uint64
+	Residencies int    // (holder, tier, name) that every TP shard holds
+	Waiting     int    // blocks kept aside for an unknown parent
+	Runs        int    // live runs
+	Names       int    // entries in the name table
+	Links       int    // entries in the child table
+	Bytes       int    // memory of arenas and tables
+	Deferred    int    // cleared holders whose memory is not yet back
+	Retries     uint64 // walks that readers began anew
+	Pleas       uint64 // queries the writer answered for readers that lost too often
 }

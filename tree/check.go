@@ -38,6 +38,8 @@ type checker struct {
 	shared int // names that should be in the table
 	own    map[uint32]int
 	lanes  map[uint32]int
+
+	supported int // entries of support lists
 }
 
 func (c *checker) run(id uint32) error {
@@ -190,6 +192,7 @@ func (c *checker) supports(id, class uint32, l lane, p int) error {
 	names := map[uint64]bool{}
 	for i := head; i != 0; i = x.supports[i].next {
 		v := &x.supports[i]
+		c.supported++
 		if !x.holdsOn(l, class, p, v.tier, v.shard) {
 			return fmt.Errorf("supported on tier %d shard %d, bit is not set", v.tier, v.shard)
 		}
@@ -262,6 +265,9 @@ func (c *checker) totals() error {
 		if metaOf(hd).children() != kids {
 			return fmt.Errorf("run %#x: %d children, counted %d", run, kids, metaOf(hd).children())
 		}
+	}
+	if x.supportsLive != c.supported {
+		return fmt.Errorf("%d supports alive, %d in lists", x.supportsLive, c.supported)
 	}
 	if x.siblings.live != extra {
 		return fmt.Errorf("%d sibling counts, %d have a reason", x.siblings.live, extra)

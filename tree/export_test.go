@@ -11,3 +11,6 @@ func (x *Index) Hook(write, read func()) {
 		x.hook = func(point) { write() }
 	}
 }
+
+// Pleading reports whether a reader waits for the writer to answer it.
+func (x *Index) Pleading() bool { return x.pleas.Load() != nil }

@@ -347,8 +347,7 @@ func (x *Index) ClearShard(h Holder, shard int) {
 		k = next
 	}
 	x.compactLog(s.lane)
-	runs := slices.Clone(x.logScratch)
-	for _, run := range runs {
+	for _, run := range x.logScratch {
 		at := spot{run: run, hd: x.run(run)}
 		for t := Device; t < NumTiers; t++ {
 			slot := x.slot(at.hd, s.lane)

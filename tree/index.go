@@ -3,6 +3,7 @@ package tree
 import (
 	"math/rand/v2"
 	"sync/atomic"
+	"unsafe"
 )
 
 // Options are the settings of an index. The zero value is right.
@@ -11,12 +12,18 @@ type Options struct {
 	// unknown parent; beyond it the oldest are dropped and counted. Default
 	// 65,536.
 	WaitingPerHolder int
+	// Waiting bounds the blocks that wait over all holders; beyond it a holder
+	// that announces one more gives up its own oldest. Default 1,048,576.
+	Waiting int
 	// Seed fixes the hashing of internal tables, for tests; 0 draws one.
 	Seed uint64
 }
 
-// DefaultWaiting is the default of Options.WaitingPerHolder.
-const DefaultWaiting = 1 << 16
+// The defaults of Options.WaitingPerHolder and Options.Waiting.
+const (
+	DefaultWaiting    = 1 << 16
+	DefaultWaitingAll = 1 << 20
+)
 
 // Index is the index itself: see the package comment.
 type Index struct {
@@ -25,6 +32,7 @@ type Index struct {
 	cells      [16]slab
 	sides      slab
 	nameArrays [classes]slab
+	planes     [classes - 4]slab // readers look at those of nameless positions alone
 	links      links
 	owners     []atomic.Uint64 // by lane id: holder, and 1 if hidden; 0: nobody's
 	epoch      atomic.Uint64   // moves whenever owners changes
@@ -34,7 +42,6 @@ type Index struct {
 	pleasAnswered atomic.Uint64
 
 	// The writer's own.
-	planes     [classes - 4]slab
 	logs       slab
 	names      table // name → block
 	exceptions table // (lane, block) → support list
@@ -47,7 +54,8 @@ type Index struct {
 	waits       []waiting
 	waitFree    uint32
 	waitSeq     uint64
-	waitLimit   int
+	waitLimit   int // per holder
+	waitBound   int // in all
 	waitingAll  int
 	waitParents table
 	waitNames   table
@@ -111,6 +119,9 @@ func New(o Options) *Index {
 	if x.waitLimit <= 0 {
 		x.waitLimit = DefaultWaiting
 	}
+	if x.waitBound = o.Waiting; x.waitBound <= 0 {
+		x.waitBound = DefaultWaitingAll
+	}
 	seed := o.Seed
 	if seed == 0 {
 		seed = rand.Uint64()
@@ -149,7 +160,7 @@ func (x *Index) Step() bool {
 func (x *Index) Stats() Stats {
 	s := Stats{
 		Holders: x.holdersLive, Waiting: x.waitingAll, Names: x.names.live, Links: x.links.live,
-		Deferred: len(x.retired), Retries: x.retries.Load(),
+		Deferred: len(x.retired), Retries: x.retries.Load(), Pleas: x.pleasAnswered.Load(),
 	}
 	for i := range x.holders {
 		if id := x.holders[i].lane; id != 0 {
@@ -173,6 +184,7 @@ func (x *Index) Stats() Stats {
 	for _, t := range []*table{&x.names, &x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
 		s.Bytes += t.bytes()
 	}
-	s.Bytes += x.links.bytes() + cap(x.supports)*24 + cap(x.waits)*56 + len(x.owners)*8
+	s.Bytes += x.links.bytes() + len(x.owners)*8 +
+		cap(x.supports)*int(unsafe.Sizeof(support{})) + cap(x.waits)*int(unsafe.Sizeof(waiting{}))
 	return s
 }

@@ -61,7 +61,7 @@ func (x *Index) wait(i, n int, parent uint64) {
 		x.enqueue(i, parent, copies)
 		x.op.out.Waiting++
 		parent = name
-		for x.lanes[ls].waiting > x.waitLimit {
+		for x.lanes[ls].waiting > x.waitLimit || x.waitingAll > x.waitBound {
 			x.dropWaiting(x.lanes[ls].waitHead)
 			x.op.out.Dropped++
 		}
