@@ -108,8 +108,16 @@ func (s *Server) writeIndexMetrics(w io.Writer, st *engine.Stats) {
 			f.add(uint64(max(g.of(i), 0)), "shard", strconv.Itoa(i))
 		}
 	}
-	f := newFamily(w, "cairn_index_reader_retries_total", "counter")
-	for i := range st.Shards {
-		f.add(st.Shards[i].Retries, "shard", strconv.Itoa(i))
+	for _, c := range []struct {
+		name string
+		of   func(i int) uint64
+	}{
+		{"cairn_index_reader_retries_total", func(i int) uint64 { return st.Shards[i].Retries }},
+		{"cairn_index_reader_pleas_total", func(i int) uint64 { return st.Shards[i].Pleas }},
+	} {
+		f := newFamily(w, c.name, "counter")
+		for i := range st.Shards {
+			f.add(c.of(i), "shard", strconv.Itoa(i))
+		}
 	}
 }
