@@ -438,6 +438,28 @@ type torn struct {
 	late   bool
 	ahead  bool
 	alone  atomic.Int64 // readers; one alone is served well
+	// turn is offered by the writer between two ops and taken by a reader that
+	// answers wrongly: so that they meet, and few ops lie between, however
+	// slow either of them is.
+	turn chan struct{}
+}
+
+// offer waits for a reader to answer wrongly, but not for one that is gone.
+func (x *torn) offer() {
+	select {
+	case x.turn <- struct{}{}:
+	case <-time.After(10 * time.Millisecond):
+	}
+}
+
+// taken reports whether the writer stands between two ops, and lets it go on.
+func (x *torn) taken() bool {
+	select {
+	case <-x.turn:
+		return true
+	default:
+		return false
+	}
 }
 
 func (x *torn) Clear(h tree.Holder) {
@@ -464,15 +486,13 @@ func (x *torn) NewReader() tree.Reader {
 type tornReader struct {
 	tree.Reader
 	x *torn
-	n atomic.Int64
 }
 
 func (r *tornReader) Match(root tree.Root, contents []uint64) []tree.Depths {
 	a := r.Reader.Match(root, contents)
 	switch {
 	case r.x.alone.Load() == 1:
-	case r.x.late && r.n.Add(1)%50 == 0 && len(a) > 0: // an answer of before, as if a walk had mixed two instants
-		time.Sleep(100 * time.Microsecond)
+	case r.x.late && len(a) > 0 && r.x.taken(): // an answer of before, as if a walk had mixed two instants
 		b := slices.Clone(a)
 		a = r.Reader.Match(root, contents)
 		for i := range a {
@@ -484,7 +504,7 @@ func (r *tornReader) Match(root tree.Root, contents []uint64) []tree.Depths {
 				}
 			}
 		}
-	case r.x.ahead && r.n.Add(1)%50 == 0 && len(a) > 1:
+	case r.x.ahead && len(a) > 1 && r.x.taken():
 		a = a[:len(a)-1]
 	}
 	return a
@@ -505,14 +525,23 @@ func TestRaceCatches(t *testing.T) {
 					continue
 				}
 				rec := &recorder{TB: t}
+				turn := make(chan struct{})
 				newIndex := func() tree.Interface {
-					return &torn{Model: model.New(), clears: c.clears, late: c.late, ahead: c.ahead}
+					return &torn{Model: model.New(), clears: c.clears, late: c.late, ahead: c.ahead, turn: turn}
 				}
-				for seed := uint64(1); seed < 6 && len(rec.errors) == 0; seed++ {
+				o := differ.RaceOptions{Ops: 500, Cycles: 4, Queries: 6}
+				if ops := 0; c.late || c.ahead {
+					o.During = func() {
+						if ops++; ops%10 == 0 {
+							(&torn{turn: turn}).offer()
+						}
+					}
+				}
+				for seed := uint64(1); seed < 20 && len(rec.errors) == 0; seed++ {
 					done := make(chan struct{})
 					go func() { // of its own, so that FailNow may end it
 						defer close(done)
-						differ.Race(rec, newIndex, p, seed, differ.RaceOptions{Ops: 500, Cycles: 4, Queries: 6})
+						differ.Race(rec, newIndex, p, seed, o)
 					}()
 					<-done
 				}
