@@ -19,6 +19,7 @@ require (
 	go.uber.org/automaxprocs v1.6.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sys v0.38.0
+	lukechampine.com/blake3 v1.4.1
 )
 
 require (
