@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zeromq/zmq4"
@@ -42,6 +43,8 @@ type Options struct {
 	ReadBuffer int
 	// Heartbeat, if set, is called by Next at every PING or PONG received.
 	Heartbeat func()
+	// Plain, if set, authenticates this side by PLAIN. Nil: NULL security.
+	Plain *Plain
 	// DialContext, if set, replaces the net.Dialer, for TLS or tests.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -75,6 +78,9 @@ type Conn struct {
 	raw    *bufConn
 	frames *FrameReader
 	cancel func() bool // takes back the context's hold on raw
+
+	closed atomic.Bool
+	gone   func() // what the binding does at Close; nil for a dialled connection
 
 	send    sync.Mutex // one command or message at a time (zmq4 has no lock)
 	zc      *zmq4.Conn
@@ -110,8 +116,23 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 		}
 		return nil, fmt.Errorf("zmtp: dial %s: %w", o.Endpoint, err)
 	}
+	c := newConn(ctx, nc, &o)
+	if o.Plain != nil {
+		c.raw.security = plainClient{as: o.Plain}
+	}
+	rest := max(o.HandshakeTimeout-time.Since(start), time.Millisecond)
+	if err := c.open(&o, false, rest); err != nil {
+		c.Close()
+		return nil, c.cause(err)
+	}
+	return c, nil
+}
+
+// newConn makes a connection of nc, which is not opened yet. o has its
+// defaults. Cancelling ctx closes nc.
+func newConn(ctx context.Context, nc net.Conn, o *Options) *Conn {
 	raw := newBufConn(nc, o.ReadBuffer)
-	c := &Conn{
+	return &Conn{
 		ctx:       ctx,
 		raw:       raw,
 		frames:    NewFrameReader(raw.br, o.MaxMessage),
@@ -120,8 +141,11 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 		heartbeat: o.Heartbeat,
 		interval:  o.HeartbeatInterval,
 	}
-	rest := max(o.HandshakeTimeout-time.Since(start), time.Millisecond)
-	c.zc, err = handshake(raw, zmq4.Sub, false, rest, func(zc *zmq4.Conn) error {
+}
+
+// open performs the handshake, subscribes, and sets the heartbeat going.
+func (c *Conn) open(o *Options, server bool, timeout time.Duration) (err error) {
+	c.zc, err = handshake(c.raw, zmq4.Sub, server, timeout, func(zc *zmq4.Conn) error {
 		for _, topic := range o.Topics {
 			if err := zc.SendMsg(zmq4.NewMsg(subscribeFrame(1, topic))); err != nil {
 				return err
@@ -129,21 +153,14 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		c.Close()
-		return nil, c.cause(err)
+	if err != nil || o.HeartbeatInterval <= 0 {
+		return err
 	}
-	if o.HeartbeatInterval > 0 {
-		c.pings = raw.atLeast31()
-		c.answers = c.pings
-		c.patience = max(2, int((o.IdleTimeout+o.HeartbeatInterval-1)/o.HeartbeatInterval))
-		c.frames.retry = c.tick
-		if err := raw.SetReadDeadline(time.Now().Add(c.interval)); err != nil {
-			c.Close()
-			return nil, c.cause(err)
-		}
-	}
-	return c, nil
+	c.pings = c.raw.atLeast31()
+	c.answers = c.pings
+	c.patience = max(2, int((o.IdleTimeout+o.HeartbeatInterval-1)/o.HeartbeatInterval))
+	c.frames.retry = c.tick
+	return c.raw.SetReadDeadline(time.Now().Add(c.interval))
 }
 
 // Next waits for the next message. Commands are dealt with inside: a PING is
@@ -207,6 +224,7 @@ func (c *Conn) tick() error {
 		c.silent = 0
 	} else {
 		c.silent++
+		c.frames.quiet()
 	}
 	if c.answers && c.silent >= c.patience {
 		return fmt.Errorf("%w: %v answered none of %d heartbeats, %v apart", ErrIdle, c.raw.RemoteAddr(), c.silent, c.interval)
@@ -218,6 +236,18 @@ func (c *Conn) tick() error {
 		}
 	}
 	return c.raw.SetReadDeadline(time.Now().Add(c.interval))
+}
+
+// OnHeartbeat replaces Options.Heartbeat. It belongs to Next's goroutine.
+func (c *Conn) OnHeartbeat(f func()) { c.heartbeat = f }
+
+// Ping sends a PING now, if the peer is known to answer one, without waiting
+// for the answer. Safe beside Next.
+func (c *Conn) Ping() error {
+	if !c.pings {
+		return nil
+	}
+	return c.cause(c.sendCommand(cmdPing, []byte{0, 0}))
 }
 
 // Subscribe adds a topic prefix. Safe beside Next.
@@ -259,8 +289,19 @@ func (c *Conn) sendCommand(name string, body []byte) error {
 // called more than once and from any goroutine.
 func (c *Conn) Close() error {
 	c.cancel()
-	return c.raw.Close()
+	err := c.raw.Close()
+	if !c.closed.Swap(true) {
+		c.frames.memory.close()
+		if c.gone != nil {
+			c.gone()
+		}
+	}
+	return err
 }
+
+// NetConn is the connection underneath: what was dialled, or what
+// BindOptions.Wrap returned. Reading it belongs to Next.
+func (c *Conn) NetConn() net.Conn { return c.raw.Conn }
 
 // RemoteAddr is the publisher's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.raw.RemoteAddr() }

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"os"
-	"slices"
 )
 
 // Frame flags of ZMTP 3.x; the other five bits are reserved and zero.
@@ -26,6 +26,11 @@ const (
 	// growStep is how much memory a frame's announced length may claim ahead
 	// of its bytes: what has arrived already, and this much more.
 	growStep = 64 << 10
+	// smallest is the capacity of the first buffer.
+	smallest = 4 << 10
+	// A buffer above growStep is given back if trimAfter messages in a row
+	// needed less than a quarter of it.
+	trimAfter = 64
 )
 
 // Message is one ZMTP message or command.
@@ -52,6 +57,10 @@ type FrameReader struct {
 	// The reader keeps its place, also in the middle of a frame.
 	retry func() error
 
+	memory *share // nil: the buffer is bounded by limit alone
+	peak   int    // the longest of the last messages, in bytes
+	since  int    // messages since the buffer was last looked at
+
 	buf    []byte
 	ends   [maxFrames]int // ends[i] is where frame i ends in buf
 	frames [][]byte
@@ -68,7 +77,7 @@ func NewFrameReader(r *bufio.Reader, limit int) *FrameReader {
 // returns io.EOF between messages and io.ErrUnexpectedEOF inside one. After any
 // error the stream's place is lost and the reader must not be used again.
 func (f *FrameReader) Next() (Message, error) {
-	f.buf = f.buf[:0]
+	f.begin()
 	for n := 0; ; {
 		flags, size, err := f.header(n > 0)
 		if err != nil {
@@ -118,7 +127,9 @@ func (f *FrameReader) body(size int) error {
 	for size > 0 {
 		old := len(f.buf)
 		step := min(size, max(growStep, old, cap(f.buf)-old))
-		f.buf = slices.Grow(f.buf, step)
+		if err := f.grow(old + step); err != nil {
+			return err
+		}
 		n, err := f.br.Read(f.buf[old : old+step])
 		f.buf = f.buf[:old+n]
 		f.read += uint64(n)
@@ -132,6 +143,51 @@ func (f *FrameReader) body(size int) error {
 			}
 		}
 	}
+	return nil
+}
+
+// begin makes the buffer ready for the next message.
+func (f *FrameReader) begin() {
+	f.peak = max(f.peak, len(f.buf))
+	f.buf = f.buf[:0]
+	if f.since++; f.since >= trimAfter {
+		if cap(f.buf) > growStep && cap(f.buf) > 4*f.peak {
+			f.trim()
+		}
+		f.since, f.peak = 0, 0
+	}
+}
+
+// trim gives the buffer back. Nothing of a message is in it.
+func (f *FrameReader) trim() {
+	f.memory.release(cap(f.buf))
+	f.buf = nil
+}
+
+// quiet is called when nothing comes: what a rare large message left behind is
+// given back.
+func (f *FrameReader) quiet() {
+	if len(f.buf) == 0 && cap(f.buf) > growStep {
+		f.trim()
+	}
+}
+
+// grow makes room for n bytes, in powers of two up to the limit.
+func (f *FrameReader) grow(n int) error {
+	if n <= cap(f.buf) {
+		return nil
+	}
+	room := max(smallest, 1<<bits.Len(uint(n-1)))
+	if n <= f.limit {
+		room = min(room, f.limit)
+	}
+	// The old buffer lives on while it is copied.
+	if !f.memory.claim(room) {
+		return fmt.Errorf("%w: %w: %d bytes for one message, at most %d for the messages of all connections together", ErrTooBig, ErrMemory, room, f.memory.of.limit)
+	}
+	old := f.buf
+	f.buf = append(make([]byte, 0, room), old...)
+	f.memory.release(cap(old))
 	return nil
 }
 

@@ -2,6 +2,7 @@ package zmtp
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -30,8 +31,13 @@ type bufConn struct {
 	budget  int
 	taken   int // bytes of the greeting seen so far
 	version [2]byte
+	wants   [20]byte // the peer's mechanism, padded with zeros
 	// announce, if not 0, replaces the minor version in our greeting.
 	announce byte
+	// server sets the as-server flag of our greeting, which zmq4 does not.
+	server bool
+	// security is the mechanism; nil means NULL.
+	security zmq4.Security
 }
 
 func newBufConn(c net.Conn, size int) *bufConn {
@@ -68,21 +74,38 @@ func (c *bufConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// note picks the peer's version out of its greeting.
+// note picks the peer's version and mechanism out of its greeting.
 func (c *bufConn) note(p []byte) {
 	for i := 0; i < len(p) && c.taken < greetingSize; i++ {
-		if c.taken == 10 || c.taken == 11 {
-			c.version[c.taken-10] = p[i]
+		switch at := c.taken; {
+		case at == 10 || at == 11:
+			c.version[at-10] = p[i]
+		case at >= 12 && at < 32:
+			c.wants[at-12] = p[i]
 		}
 		c.taken++
 	}
 }
 
+// mechanism compares the peer's mechanism with ours, once its greeting is there.
+func (c *bufConn) mechanism(ours zmq4.SecurityType) error {
+	theirs := string(bytes.TrimRight(c.wants[:], "\x00"))
+	if c.taken < greetingSize || c.version[0] < 3 || theirs == string(ours) {
+		return nil
+	}
+	return fmt.Errorf("%w: the peer's mechanism is %q, this side's is %s; with a user and a password it is PLAIN, without NULL", ErrAuth, theirs, ours)
+}
+
 func (c *bufConn) Write(p []byte) (int, error) {
-	if c.announce != 0 && len(p) == greetingSize && p[0] == 0xff {
+	if (c.announce != 0 || c.server) && len(p) == greetingSize && p[0] == 0xff {
 		greeting := [greetingSize]byte(p)
-		greeting[11] = c.announce
-		c.announce = 0
+		if c.announce != 0 {
+			greeting[11] = c.announce
+		}
+		if c.server {
+			greeting[32] = 1
+		}
+		c.announce, c.server = 0, false
 		return c.Conn.Write(greeting[:])
 	}
 	return c.Conn.Write(p)
@@ -107,10 +130,17 @@ func handshake(c *bufConn, typ zmq4.SocketType, server bool, timeout time.Durati
 	if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return nil, err
 	}
-	zc, err = zmq4.Open(c, null.Security(), typ, nil, server, nil)
+	security := c.security
+	if security == nil {
+		security = null.Security()
+	}
+	zc, err = zmq4.Open(c, security, typ, nil, server, nil)
 	if err != nil {
+		if other := c.mechanism(security.Type()); other != nil {
+			err = other
+		}
 		var ne net.Error
-		if errors.Is(err, ErrTooBig) || errors.As(err, &ne) {
+		if errors.Is(err, ErrTooBig) || errors.As(err, &ne) && !errors.Is(err, ErrAuth) {
 			return nil, fmt.Errorf("zmtp: handshake with %v: %w", c.RemoteAddr(), err)
 		}
 		return nil, fmt.Errorf("%w: %v: %w", ErrHandshake, c.RemoteAddr(), err)

@@ -38,16 +38,23 @@ type PublisherConfig struct {
 	// Listener, if set, is listened on instead of the endpoint, whose name
 	// Addr still tells. The publisher closes it.
 	Listener net.Listener
+	// Users, if any, are who may subscribe, by PLAIN. Of a bound publisher.
+	Users []Plain
+	// Plain, if set, authenticates a publisher that connects.
+	Plain *Plain
+	// Backoff is the delay between attempts of a publisher that connects.
+	Backoff Backoff
 	// Linger is how long Close tries to send what waits. Negative: not at all.
 	Linger time.Duration
 }
 
-// Publisher is a bound PUB socket: simulated engines, load generators, tests.
+// Publisher is a PUB socket, bound or connecting: simulated engines, load
+// generators, tests.
 // All methods are safe for concurrent use; messages of one goroutine arrive in
 // order.
 type Publisher struct {
 	config   PublisherConfig
-	listener net.Listener
+	listener net.Listener // nil if it connects
 	endpoint string
 	ctx      context.Context
 	stop     context.CancelFunc
@@ -70,10 +77,6 @@ func Listen(ctx context.Context, endpoint string) (*Publisher, error) {
 // Listen binds a publisher: tcp://127.0.0.1:0, tcp://*:5557, tcp://[::1]:0,
 // ipc:///path, ipc://@abstract-name. Cancelling ctx closes it without linger.
 func (c PublisherConfig) Listen(ctx context.Context, endpoint string) (*Publisher, error) {
-	c.SendBuffer = defaultTo(c.SendBuffer, DefaultSendBuffer)
-	c.SendTimeout = defaultTo(c.SendTimeout, DefaultSendTimeout)
-	c.HandshakeTimeout = defaultTo(c.HandshakeTimeout, DefaultHandshakeTimeout)
-	c.Linger = defaultTo(c.Linger, DefaultLinger)
 	network, address, err := splitEndpoint(endpoint, true)
 	if err != nil {
 		return nil, err
@@ -84,17 +87,55 @@ func (c PublisherConfig) Listen(ctx context.Context, endpoint string) (*Publishe
 			return nil, fmt.Errorf("zmtp: listen on %s: %w", endpoint, err)
 		}
 	}
-	p := &Publisher{
-		config:   c,
-		listener: l,
-		endpoint: formatEndpoint(l.Addr()),
-		changed:  make(chan struct{}),
-	}
-	p.ctx, p.stop = context.WithCancel(ctx)
-	p.peers.Store(new([]*subscriber))
+	p := newPublisher(ctx, c, formatEndpoint(l.Addr()))
+	p.listener = l
 	context.AfterFunc(p.ctx, func() { l.Close() })
 	p.running.Go(p.accept)
 	return p, nil
+}
+
+// Connect is the other way round: the publisher dials a bound subscriber, and
+// dials again when the connection ends, until it is closed or ctx ends. That is
+// what vLLM's does with an endpoint that names a host. It returns at once; see
+// WaitSubscribers.
+func (c PublisherConfig) Connect(ctx context.Context, endpoint string) (*Publisher, error) {
+	network, address, err := splitEndpoint(endpoint, false)
+	if err != nil {
+		return nil, err
+	}
+	p := newPublisher(ctx, c, endpoint)
+	p.running.Go(func() { p.connect(network, address) })
+	return p, nil
+}
+
+func newPublisher(ctx context.Context, c PublisherConfig, endpoint string) *Publisher {
+	c.SendBuffer = defaultTo(c.SendBuffer, DefaultSendBuffer)
+	c.SendTimeout = defaultTo(c.SendTimeout, DefaultSendTimeout)
+	c.HandshakeTimeout = defaultTo(c.HandshakeTimeout, DefaultHandshakeTimeout)
+	c.Linger = defaultTo(c.Linger, DefaultLinger)
+	p := &Publisher{config: c, endpoint: endpoint, changed: make(chan struct{})}
+	p.ctx, p.stop = context.WithCancel(ctx)
+	p.peers.Store(new([]*subscriber))
+	return p
+}
+
+// connect keeps one connection to a bound subscriber.
+func (p *Publisher) connect(network, address string) {
+	back := p.config.Backoff
+	for {
+		ctx, cancel := context.WithTimeout(p.ctx, p.config.HandshakeTimeout)
+		nc, err := new(net.Dialer).DialContext(ctx, network, address)
+		cancel()
+		if err == nil {
+			p.accepted.Add(1)
+			if p.serve(nc) {
+				back.Reset()
+			}
+		}
+		if back.Wait(p.ctx) != nil {
+			return
+		}
+	}
 }
 
 // listen listens, and takes over the socket file of a process that died.
@@ -118,13 +159,15 @@ func listen(ctx context.Context, network, address string) (net.Listener, error) 
 	return lc.Listen(ctx, network, address)
 }
 
-// Addr is the endpoint subscribers connect to, with the port that was chosen.
+// Addr is the endpoint subscribers connect to, with the port that was chosen, or
+// the one this publisher connects to.
 func (p *Publisher) Addr() string { return p.endpoint }
 
 // Dropped is how many messages were not sent because a buffer was full.
 func (p *Publisher) Dropped() uint64 { return p.dropped.Load() }
 
-// Accepted is how many connections were accepted so far, whatever became of them.
+// Accepted is how many connections were accepted, or made, so far, whatever
+// became of them.
 func (p *Publisher) Accepted() uint64 { return p.accepted.Load() }
 
 // accept never performs a handshake itself: a silent client must not keep the
@@ -237,13 +280,17 @@ func (p *Publisher) Close() error {
 	p.closed = true
 	p.mu.Unlock()
 	if !again && p.config.Linger > 0 && p.ctx.Err() == nil {
-		p.listener.Close()
+		if p.listener != nil {
+			p.listener.Close()
+		}
 		ctx, cancel := context.WithTimeout(p.ctx, p.config.Linger)
 		_ = p.Flush(ctx) // what is not sent by then is not sent
 		cancel()
 	}
 	p.stop()
-	p.listener.Close()
+	if p.listener != nil {
+		p.listener.Close()
+	}
 	p.running.Wait()
 	return nil
 }

@@ -37,8 +37,9 @@ type subscriber struct {
 	done chan struct{} // closed with closed
 }
 
-// serve owns one accepted connection from handshake to end.
-func (p *Publisher) serve(nc net.Conn) {
+// serve owns one connection from handshake to end. It reports whether the
+// handshake succeeded.
+func (p *Publisher) serve(nc net.Conn) (shook bool) {
 	unhook := context.AfterFunc(p.ctx, func() { nc.Close() })
 	defer unhook()
 	defer nc.Close()
@@ -47,8 +48,15 @@ func (p *Publisher) serve(nc net.Conn) {
 	// zmq4 announces ZMTP 3.0; what follows here speaks 3.1's heartbeats and
 	// subscription commands, and says so.
 	raw.announce = 1
-	if _, err := handshake(raw, zmq4.Pub, true, p.config.HandshakeTimeout, nil); err != nil {
-		return
+	bound := p.listener != nil
+	switch {
+	case bound && len(p.config.Users) > 0:
+		raw.security, raw.server = plainServer{users: p.config.Users}, true
+	case !bound && p.config.Plain != nil:
+		raw.security = plainClient{as: p.config.Plain}
+	}
+	if _, err := handshake(raw, zmq4.Pub, bound, p.config.HandshakeTimeout, nil); err != nil {
+		return false
 	}
 	s := &subscriber{
 		conn:   nc,
@@ -58,7 +66,7 @@ func (p *Publisher) serve(nc net.Conn) {
 	}
 	s.moved.L = &s.mu
 	if !p.join(s) {
-		return
+		return true
 	}
 	defer p.leave(s)
 	defer s.close()
@@ -71,7 +79,7 @@ func (p *Publisher) serve(nc net.Conn) {
 	for {
 		m, err := frames.Next()
 		if err != nil {
-			return
+			return true
 		}
 		if topic, on, ok := subscription(m); ok {
 			s.subscribe(string(topic), on)
@@ -85,7 +93,7 @@ func (p *Publisher) serve(nc net.Conn) {
 		}
 		name, body, ok := splitCommand(m.frames[0])
 		if !ok {
-			return
+			return true
 		}
 		if context, ok := pingContext(body); ok && string(name) == cmdPing {
 			pong := append(append([]byte{byte(len(cmdPong))}, cmdPong...), context...)
