@@ -37,7 +37,8 @@ func (t *links) init(seed uint64) {
 // content, or 0. Any goroutine.
 func (x *Index) find(parent uint32, off int, content uint64) uint32 {
 	link := makeLink(parent, off)
-	return x.probe(mix(x.links.seed, link, content), link, content)
+	id, _ := x.probe(mix(x.links.seed, link, content), link, content)
+	return id
 }
 
 // touch loads what probe is going to look at, and the run it is going to find,
@@ -52,13 +53,14 @@ func (t *links) touch(x *Index, h uint64) uint64 {
 	return hd[hVersion].Load() | hd[hBody].Load()
 }
 
-func (x *Index) probe(h, link, content uint64) uint32 {
+// probe is find for a hash that is known; it returns the run's words as well.
+func (x *Index) probe(h, link, content uint64) (uint32, []atomic.Uint64) {
 	tab := *x.links.seg[h>>58].tab.Load()
 	mask := uint64(len(tab)) - 1
 	for i := h; ; i++ {
 		w := tab[i&mask].Load()
 		if w == 0 {
-			return 0
+			return 0, nil
 		}
 		if uint32(w>>32) != uint32(h) || uint32(w) == 0 {
 			continue
@@ -66,7 +68,7 @@ func (x *Index) probe(h, link, content uint64) uint32 {
 		id := uint32(w)
 		hd := x.run(id)
 		if hd[hLink].Load() == link && hd[hBody].Load() == content {
-			return id
+			return id, hd
 		}
 	}
 }

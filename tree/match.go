@@ -2,6 +2,7 @@ package tree
 
 import (
 	"runtime"
+	"slices"
 	"sync/atomic"
 )
 
@@ -15,9 +16,10 @@ type reader struct {
 	x     *Index
 	query []uint64
 	steps []step
-	pure  []pure
+	pure  []uint32 // lane ids of those that have held everything so far on the device alone
 	mixed []mixed
-	mark  []uint64 // by lane id: stamp of the walk that met it, and where it is
+	here  []lane   // of the run at hand
+	mark  []uint64 // by lane id: stamp of the run that met it last, and where it is in here
 	stamp uint32
 	room  []Depths // the answer grows from its end down: who stops later is deeper
 	done  int      // the answer begins here in room
@@ -36,24 +38,16 @@ type step struct {
 	n       int // units matched in it
 	link    uint64
 	version uint64
+	word    *atomic.Uint64 // where the version stands
 }
 
-// pure is a holder that has held everything so far, on the device alone; most
-// are, and there may be hundreds.
-type pure struct {
-	lane   uint32
-	holder Holder
-	step   int32 // last run it was whole in; -1 when it has stopped
-}
-
-// mixed is any other holder that has held everything so far in some view.
+// mixed is a holder that has held everything so far in some view, but not all
+// of it on the device.
 type mixed struct {
-	lane   uint32
-	holder Holder
-	alive  uint8 // views that held everything so far
-	host   bool  // the extension has left the device
-	step   int32 // last run it was met in
-	units  [NumViews]uint32
+	lane  uint32
+	alive uint8 // views that held everything so far
+	host  bool  // the extension has left the device
+	units [NumViews]uint32
 }
 
 const allViews = 1<<NumViews - 1
@@ -93,62 +87,71 @@ func (r *reader) Match(root Root, contents []uint64) []Depths {
 // walk goes down the trie once; false if what it saw does not belong together.
 func (r *reader) walk(root Root) bool {
 	x, h := r.x, r.query
-	epoch := x.epoch.Load()
-	r.begin()
-	parent, off, p := rootRun(root), 0, 0
-	next := x.find(parent, 0, h[0])
+	epoch, hook := x.epoch.Load(), x.readHook
+	r.steps, r.pure, r.mixed = r.steps[:0], r.pure[:0], r.mixed[:0]
+	r.done, r.fall = len(r.room), false
+	p := 0
+	link := makeLink(rootRun(root), 0)
+	run, hd := x.probe(mix(x.links.seed, link, h[0]), link, h[0])
 	ended := false // by a missing child: then the last run must still be as it was
-	for next != 0 {
-		run := next
-		hd := x.run(run)
+	for run != 0 {
 		w0 := hd[hVersion].Load()
-		link := hd[hLink].Load()
-		if link != makeLink(parent, off) {
+		if hd[hLink].Load() != link {
 			ended = true
 			break
 		}
-		cnt := count(w0)
-		body := hd[hBody : hBody+cnt]
+		body := hd[hBody : hBody+count(w0)]
 		rest := h[p:]
 		if len(body) > len(rest) {
 			body = body[:len(rest)]
 		}
-		rest = rest[:len(body)]
-		m := agree(body, rest)
+		m := agree(body, rest[:len(body)])
 		if m == 0 {
 			ended = true
 			break
 		}
 		// Where the walk may go on is loaded now; it is looked up after the
 		// lanes, for a child found before them might be too old.
-		goesOn, hash := p+m < len(h) && childBit(hd, classOf(run), m), uint64(0)
+		class, next := classOf(run), makeLink(run, m)
+		goesOn, hash := p+m < len(h) && childBit(hd, class, m), uint64(0)
 		if goesOn {
-			hash = mix(x.links.seed, makeLink(run, m), h[p+m])
+			hash = mix(x.links.seed, next, h[p+m])
 			r.touched |= x.links.touch(x, hash)
 		}
-		r.pause()
-		r.meet(hd, uint32(p), uint32(m))
-		r.pause()
+		if hook != nil {
+			hook()
+		}
+		if p == 0 {
+			r.enter(hd, uint32(m))
+		} else {
+			r.goOn(hd, uint32(p), uint32(m))
+		}
+		if hook != nil {
+			hook()
+		}
 		if version(hd[hVersion].Load()) != version(w0) {
 			return false
 		}
-		r.steps = append(r.steps, step{run: run, off: p, n: m, link: link, version: version(w0)})
-		r.pause()
+		r.steps = append(r.steps, step{run: run, off: p, n: m, link: link, version: version(w0), word: &hd[hVersion]})
+		if hook != nil {
+			hook()
+		}
 		p += m
-		if len(r.pure)+len(r.mixed) == 0 || p == len(h) {
+		if p == len(h) || len(r.pure)+len(r.mixed) == 0 {
 			ended = false
 			break
 		}
-		ended = true
-		next = 0
-		if childBit(hd, classOf(run), m) {
+		ended, run = true, 0
+		if childBit(hd, class, m) {
 			if !goesOn {
-				hash = mix(x.links.seed, makeLink(run, m), h[p])
+				hash = mix(x.links.seed, next, h[p])
 			}
-			next = x.probe(hash, makeLink(run, m), h[p])
+			link = next
+			run, hd = x.probe(hash, next, h[p])
 		}
-		parent, off = run, m
-		r.pause()
+		if hook != nil {
+			hook()
+		}
 	}
 	r.finish(uint32(p))
 	check := len(r.steps)
@@ -156,7 +159,7 @@ func (r *reader) walk(root Root) bool {
 		check--
 	}
 	for i := 0; i < check; i++ {
-		if version(x.run(r.steps[i].run)[hVersion].Load()) != r.steps[i].version {
+		if st := &r.steps[i]; version(st.word.Load()) != st.version {
 			return false
 		}
 	}
@@ -164,23 +167,121 @@ func (r *reader) walk(root Root) bool {
 	return x.epoch.Load() == epoch
 }
 
-func (r *reader) begin() {
-	r.steps, r.pure, r.mixed = r.steps[:0], r.pure[:0], r.mixed[:0]
-	r.done, r.fall = len(r.room), false
+// enter takes in the lanes of the first run, of which m units match.
+func (r *reader) enter(hd []atomic.Uint64, m uint32) {
+	pure := r.pure
+	for i := hLane; i < hLane+inlineLanes; i++ {
+		if l := lane(hd[i].Load()); l.whole(m) {
+			pure = append(pure, l.id())
+		} else if l != 0 {
+			r.enterOther(l, m)
+		}
+	}
+	if ref := uint32(hd[hCell].Load()); ref != 0 {
+		r.pause()
+		c := r.x.cell(ref)
+		for i := range c {
+			if l := lane(c[i].Load()); l.whole(m) {
+				pure = append(pure, l.id())
+			} else if l != 0 {
+				r.enterOther(l, m)
+			}
+		}
+	}
+	r.pure = pure
+}
+
+// whole reports whether a lane is of a holder that holds the first m units, and
+// m is not 0, on the device and nowhere else.
+func (l lane) whole(m uint32) bool {
+	return l.shape() == shapeDevice && uint32(l.reach()) >= m
+}
+
+// enterOther takes in a lane of the first run that is not whole.
+func (r *reader) enterOther(l lane, m uint32) {
+	if l.shape() == shapeDevice {
+		r.give(l.id(), uint32(l.reach()))
+		return
+	}
+	a := r.another(l.id(), allViews)
+	r.apply(a, l, 0, m)
+	r.dropStopped(a)
+}
+
+// another makes one more mixed holder, in place: copied whole right after it
+// was written in parts it would cost ten times as much.
+func (r *reader) another(lane uint32, alive uint8) *mixed {
+	n := len(r.mixed)
+	if n == cap(r.mixed) {
+		r.mixed = slices.Grow(r.mixed, 1)
+	}
+	r.mixed = r.mixed[:n+1]
+	a := &r.mixed[n]
+	a.lane, a.alive, a.host = lane, alive, false
+	a.units = [NumViews]uint32{}
+	return a
+}
+
+// dropStopped gives and forgets a, the last mixed holder, if no view of it
+// goes on.
+func (r *reader) dropStopped(a *mixed) {
+	if a.alive == 0 {
+		r.giveMixed(a)
+		r.mixed = r.mixed[:len(r.mixed)-1]
+	}
+}
+
+// goOn takes in the lanes of a further run of which m units match, p units
+// having been matched before it. Who is still active and has a lane here may go
+// on; the others stop at p.
+func (r *reader) goOn(hd []atomic.Uint64, p, m uint32) {
+	r.gather(hd)
+	kept := 0
+	for i := range r.mixed {
+		a := &r.mixed[i]
+		if l := r.laneOfActive(a.lane); l != 0 {
+			r.apply(a, l, p, m)
+		} else {
+			a.stop(p)
+		}
+		if a.alive == 0 {
+			r.giveMixed(a)
+			continue
+		}
+		if kept != i {
+			r.mixed[kept] = *a
+		}
+		kept++
+	}
+	r.mixed = r.mixed[:kept]
+	stay := r.pure[:0]
+	for _, id := range r.pure {
+		switch l := r.laneOfActive(id); {
+		case l == 0:
+			r.give(id, p)
+		case l.whole(m):
+			stay = append(stay, id)
+		case l.shape() == shapeDevice:
+			r.give(id, p+uint32(l.reach()))
+		default:
+			a := r.another(id, allViews&^(1<<ViewHost)) // so far on the device alone
+			r.apply(a, l, p, m)
+			r.dropStopped(a)
+		}
+	}
+	r.pure = stay
+}
+
+// gather notes the lanes of a run, and who has which.
+func (r *reader) gather(hd []atomic.Uint64) {
 	if r.stamp++; r.stamp == 0 {
 		clear(r.mark)
 		r.stamp = 1
 	}
-}
-
-// meet takes in the lanes of a run of which m units match, p units having been
-// matched before it. In the first run every holder comes in; later only those
-// that are still active go on, and those without a lane stop.
-func (r *reader) meet(hd []atomic.Uint64, p, m uint32) {
-	now := int32(len(r.steps))
+	r.here = r.here[:0]
 	for i := hLane; i < hLane+inlineLanes; i++ {
 		if l := lane(hd[i].Load()); l != 0 {
-			r.meetLane(l, p, m, now)
+			r.note(l)
 		}
 	}
 	if ref := uint32(hd[hCell].Load()); ref != 0 {
@@ -188,45 +289,14 @@ func (r *reader) meet(hd []atomic.Uint64, p, m uint32) {
 		c := r.x.cell(ref)
 		for i := range c {
 			if l := lane(c[i].Load()); l != 0 {
-				r.meetLane(l, p, m, now)
+				r.note(l)
 			}
 		}
 	}
-	if now > 0 {
-		r.thin(p, now)
-	}
 }
 
-func (r *reader) meetLane(l lane, p, m uint32, now int32) {
+func (r *reader) note(l lane) {
 	id := l.id()
-	if now > 0 {
-		if int(id) < len(r.mark) && uint32(r.mark[id]>>32) == r.stamp {
-			r.goOn(l, int32(r.mark[id]), p, m, now)
-		}
-		return
-	}
-	w := r.x.owners[id].Load()
-	if w == 0 || w&1 != 0 {
-		return
-	}
-	h := Holder(w >> 1)
-	if l.shape() == shapeDevice {
-		if reach := uint32(l.reach()); reach < m {
-			r.give(h, reach)
-			return
-		}
-		r.activate(id, int32(len(r.pure)))
-		r.pure = append(r.pure, pure{})
-		a := &r.pure[len(r.pure)-1]
-		a.lane, a.holder = id, h
-		return
-	}
-	r.activate(id, ^int32(len(r.mixed)))
-	r.mixed = append(r.mixed, mixed{lane: id, holder: h, alive: allViews, step: now})
-	r.apply(&r.mixed[len(r.mixed)-1], l, p, m)
-}
-
-func (r *reader) activate(id uint32, at int32) {
 	if int(id) >= len(r.mark) {
 		n := max(64, 2*len(r.mark))
 		for n <= int(id) {
@@ -234,42 +304,18 @@ func (r *reader) activate(id uint32, at int32) {
 		}
 		r.mark = append(make([]uint64, 0, n), r.mark...)[:n]
 	}
-	r.mark[id] = uint64(r.stamp)<<32 | uint64(uint32(at))
+	r.mark[id] = uint64(r.stamp)<<32 | uint64(len(r.here))
+	r.here = append(r.here, l)
 }
 
-// goOn meets an active holder in a further run.
-func (r *reader) goOn(l lane, at int32, p, m uint32, now int32) {
-	id := l.id()
-	if at < 0 {
-		if ^at >= int32(len(r.mixed)) || r.mixed[^at].lane != id {
-			return // stopped in an earlier run
+// laneOfActive is a holder's lane in the run at hand, 0 if it has none.
+func (r *reader) laneOfActive(id uint32) lane {
+	if int(id) < len(r.mark) {
+		if w := r.mark[id]; uint32(w>>32) == r.stamp {
+			return r.here[uint32(w)]
 		}
-		if a := &r.mixed[^at]; a.step != now {
-			a.step = now
-			r.apply(a, l, p, m)
-		}
-		return
 	}
-	if at >= int32(len(r.pure)) || r.pure[at].lane != id {
-		return
-	}
-	a := &r.pure[at]
-	if a.step == now || a.step < 0 {
-		return
-	}
-	if l.shape() == shapeDevice {
-		if reach := uint32(l.reach()); reach < m {
-			r.give(a.holder, p+reach)
-			a.step = -1
-		} else {
-			a.step = now
-		}
-		return
-	}
-	a.step = -1
-	r.activate(id, ^int32(len(r.mixed)))
-	r.mixed = append(r.mixed, mixed{lane: a.lane, holder: a.holder, alive: allViews &^ (1 << ViewHost), step: now})
-	r.apply(&r.mixed[len(r.mixed)-1], l, p, m)
+	return 0
 }
 
 // apply takes in what a lane says of a mixed holder.
@@ -336,35 +382,6 @@ func (a *mixed) stop(p uint32) {
 		}
 	}
 	a.alive = 0
-}
-
-// thin leaves those active that were met in the last run and go on.
-func (r *reader) thin(p uint32, now int32) {
-	keep := r.pure[:0]
-	for i := range r.pure {
-		a := &r.pure[i]
-		if a.step == now {
-			r.activate(a.lane, int32(len(keep)))
-			keep = append(keep, *a)
-		} else if a.step >= 0 {
-			r.give(a.holder, p)
-		}
-	}
-	r.pure = keep
-	some := r.mixed[:0]
-	for i := range r.mixed {
-		a := r.mixed[i]
-		if a.step != now {
-			a.stop(p)
-		}
-		if a.alive == 0 {
-			r.giveMixed(&a)
-			continue
-		}
-		r.activate(a.lane, ^int32(len(some)))
-		some = append(some, a)
-	}
-	r.mixed = some
 }
 
 // pause is where tests let the writer go on in the middle of a walk.
