@@ -24,14 +24,36 @@ const (
 	EventSourceModeKey  // worker key that silences its legacy stream
 	EventSourceModeText // and its value
 
-	VLLMMetadataKey        // object a vLLM worker publishes at start-up
-	VLLMAdvertiseHostKey   // in it: the host of raw endpoints
-	VLLMCacheOwnersKey     // in it: rank → owner id
-	HiCacheMetadataKey     // object an SGLang worker publishes
-	HiCacheInventoryKey    // in it: whether the inventory is published
+	VLLMMetadataKey      // object a vLLM worker publishes at start-up
+	VLLMAdvertiseHostKey // in it: the host of raw endpoints
+	VLLMCacheOwnersKey   // in it: rank → owner id
+	HiCacheMetadataKey   // object an SGLang worker publishes
+	HiCacheInventoryKey  // in it: whether the inventory is published
+
+	// Start-up settings of a vLLM worker.
+	SettingHeadless
+	SettingRealtime
+	SettingEmbedding
+	SettingClassify
+	SettingEncode
+	SettingPrefixCaching
+	SettingEvents
+	SettingConsolidator
+	// Start-up settings of an SGLang worker.
+	SettingHierarchical
+	SettingNodes
+	SettingPipeline
+	SettingTokenizers
+	SettingStorageMode
+	SettingRemoteHints
+	SettingEventFormat
+
 	HintCapableKey         // capability key, written last
 	HintWorkerTypeKey      // capability key
 	HintEndpointsKey       // capability key: rank → control endpoint
+	WorkerAggregated       // worker type: does both
+	WorkerPrefill          // worker type
+	WorkerDecode           // worker type
 	OwnershipKVCR          // ownership of a cache library's blocks
 	OwnershipFieldSpelling // event field that carries it
 
@@ -75,14 +97,34 @@ var spellings = [numSpellings]row{
 	EventSourceModeKey:  {"kv_event_source_mode", nil, Read},
 	EventSourceModeText: {"state_agent_v2", nil, Read},
 
-	VLLMMetadataKey:        {"dynamo_state_agent", nil, Read},
-	VLLMAdvertiseHostKey:   {"raw_advertise_host", nil, Read},
-	VLLMCacheOwnersKey:     {"cache_owner_ids", nil, Read},
-	HiCacheMetadataKey:     {"dynamo_state_agent", nil, Inferred},
-	HiCacheInventoryKey:    {"publish_inventory", nil, Public},
+	VLLMMetadataKey:      {"dynamo_state_agent", nil, Read},
+	VLLMAdvertiseHostKey: {"raw_advertise_host", nil, Read},
+	VLLMCacheOwnersKey:   {"cache_owner_ids", nil, Read},
+	HiCacheMetadataKey:   {"dynamo_state_agent", nil, Inferred},
+	HiCacheInventoryKey:  {"publish_inventory", nil, Public},
+
+	SettingHeadless:      {"headless", nil, Inferred},
+	SettingRealtime:      {"realtime", nil, Inferred},
+	SettingEmbedding:     {"embedding", nil, Inferred},
+	SettingClassify:      {"classify", nil, Inferred},
+	SettingEncode:        {"encode", nil, Inferred},
+	SettingPrefixCaching: {"enable_prefix_caching", nil, Inferred},
+	SettingEvents:        {"enable_kv_cache_events", nil, Read},
+	SettingConsolidator:  {"consolidator", nil, Inferred},
+	SettingHierarchical:  {"enable_hierarchical_cache", nil, Inferred},
+	SettingNodes:         {"nnodes", nil, Inferred},
+	SettingPipeline:      {"pp_size", nil, Inferred},
+	SettingTokenizers:    {"tokenizer_worker_num", nil, Inferred},
+	SettingStorageMode:   {"mode", nil, Inferred},
+	SettingRemoteHints:   {"remote_hints", nil, Inferred},
+	SettingEventFormat:   {"event_format", nil, Inferred},
+
 	HintCapableKey:         {"router_hint", []string{"kv_hint.transfer.v1"}, Read},
 	HintWorkerTypeKey:      {"router_hint_worker_type", []string{"kv_hint_transfer_worker_type"}, Read},
 	HintEndpointsKey:       {"router_hint_source_control_endpoints", []string{"kv_hint_transfer_source_control_endpoints"}, Read},
+	WorkerAggregated:       {"aggregated", []string{"agg"}, Read},
+	WorkerPrefill:          {"prefill", nil, Read},
+	WorkerDecode:           {"decode", nil, Read},
 	OwnershipKVCR:          {"kvcr", []string{"kvcc"}, Inferred},
 	OwnershipFieldSpelling: {"ownership", []string{"source_kind"}, Inferred},
 }
