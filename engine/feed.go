@@ -66,7 +66,12 @@ func (f *feed) open(ctx context.Context) error {
 
 // run follows the publisher until the source is removed.
 func (f *feed) run() {
-	if err := f.stream.Run(f.src.ctx); err != nil && f.src.ctx.Err() == nil {
+	err := f.stream.Run(f.src.ctx)
+	switch {
+	case f.src.ctx.Err() != nil:
+	case errors.Is(err, ingest.ErrEnd):
+		f.src.engine.opt.Logger.Info("a stream is at its end", "source", f.src.spec.ID, "rank", f.rank, "tp_shard", f.tp)
+	default:
 		f.src.engine.opt.Logger.Error("a stream ended", "source", f.src.spec.ID, "rank", f.rank, "tp_shard", f.tp, "err", err)
 	}
 }

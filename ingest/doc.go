@@ -4,7 +4,7 @@
 //
 //	publisher                              Stream.Run (one goroutine)
 //	─────────   ┌───────────────────────────────────────────────────────────────┐
-//	 frames ───▶│ zmtp.Conn.Next     3 frames, 8-byte sequence, topic           │
+//	 frames ───▶│ Link.Next          3 frames, 8-byte sequence, topic           │
 //	            │      │                                    └─▶ dropped, counted│
 //	            │ seq.Machine        apply │ gap │ restart │ duplicate │ refused │
 //	            │      │             (1)      (2)    (3)       └─▶ dropped      │
@@ -24,6 +24,11 @@
 //
 // Clears travel through the port like everything else, so they act between the
 // batch before and the batch behind them.
+//
+// Where the frames come from is a [Link]'s affair: a connection to a publisher
+// that listens, one that a publisher made to us, a push, a recording. A link is
+// an epoch: it never joins two processes, and its end is what tells a stream
+// that something may have been missed.
 //
 // # What a stream decides
 //

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -66,8 +67,14 @@ const DefaultMaxRanks = 64
 type Options struct {
 	// Source names the source in logs and in adapters that have only a number.
 	Source string
-	// Endpoint is the publisher: tcp://host:port or ipc:///path. Required.
+	// Endpoint is the publisher: tcp://host:port or ipc:///path. With Dial it
+	// is only a name, for logs.
 	Endpoint string
+	// Dial makes the next link to the publisher; ctx ends it, also later. It is
+	// called on the stream's goroutine, again after a link has ended, with
+	// Backoff between; an error is one attempt that failed. ErrEnd says that
+	// there will be none. Nil connects to Endpoint over ZMTP.
+	Dial func(ctx context.Context, h Hooks) (Link, error)
 	// Topic is subscribed to, and compared with frame 0: for equality, unless
 	// TopicPrefix is set. Empty accepts every topic.
 	Topic       string
@@ -101,8 +108,8 @@ type Options struct {
 	// Port is the stream's way into its shard. Required; Run closes it.
 	Port *shard.Port
 
-	// Transport sets time-outs and limits of the connection. Its Endpoint,
-	// Topics and Heartbeat are the stream's own.
+	// Transport sets time-outs and limits of the connection that Dial does not
+	// make. Its Endpoint, Topics and Heartbeat are the stream's own.
 	Transport zmtp.Options
 	// Backoff is the delay between attempts to connect.
 	Backoff zmtp.Backoff

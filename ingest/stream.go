@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,7 @@ type Stream struct {
 	port     *shard.Port
 	learned  *Learned
 	maxRanks int
+	dial     dialFunc
 
 	// What any goroutine may read.
 	standings [NumDomains]atomic.Pointer[standing]
@@ -88,9 +90,11 @@ func NewStream(o Options) (*Stream, error) {
 		machine:  seq.Machine{First: o.FirstSeq},
 	}
 	s.decoder.BareMultimodal = o.BareMultimodal
-	s.opt.Transport.Endpoint = o.Endpoint
-	s.opt.Transport.Topics = []string{o.Topic}
-	s.opt.Transport.Heartbeat = func() { s.heard.Store(time.Now().UnixNano()) }
+	if s.dial = o.Dial; s.dial == nil {
+		t := o.Transport
+		t.Endpoint, t.Topics = o.Endpoint, []string{o.Topic}
+		s.dial = dialer(t)
+	}
 	for d := range s.standings {
 		s.standings[d].Store(&standing{state: Connecting})
 	}
@@ -100,8 +104,9 @@ func NewStream(o Options) (*Stream, error) {
 // Port is the stream's port, for Applied, Begun and WaitApplied.
 func (s *Stream) Port() *shard.Port { return s.port }
 
-// Run follows the publisher until ctx ends or the port is closed, and returns
-// why; it never returns nil. It may be called once, and closes the port.
+// Run follows the publisher until ctx ends, the port is closed or a link says
+// ErrEnd, and returns why; it never returns nil. It may be called once, and
+// closes the port: what was committed is applied and answered from still.
 func (s *Stream) Run(ctx context.Context) error {
 	defer s.port.Close()
 	back := s.opt.Backoff
@@ -130,10 +135,13 @@ func (s *Stream) Run(ctx context.Context) error {
 // stream is at its end as well.
 func (s *Stream) session(ctx context.Context) (fatal bool, err error) {
 	s.fresh = true
-	conn, err := zmtp.Dial(ctx, s.opt.Transport)
+	link, err := s.dial(ctx, Hooks{Heard: s.hear, Woken: s.woken})
 	if err != nil {
 		if ctx.Err() != nil {
 			return true, context.Cause(ctx)
+		}
+		if errors.Is(err, ErrEnd) {
+			return true, err
 		}
 		s.counters.add(countDialErrors, 1)
 		s.setError(err)
@@ -145,7 +153,7 @@ func (s *Stream) session(ctx context.Context) (fatal bool, err error) {
 		}
 		return false, err
 	}
-	defer conn.Close()
+	defer link.Close()
 	s.counters.add(countConnects, 1)
 	s.warned = ""
 	s.lastError.Store(nil)
@@ -154,16 +162,19 @@ func (s *Stream) session(ctx context.Context) (fatal bool, err error) {
 	s.connected.Store(true)
 	s.log.Info("connected", "epoch", epoch)
 	for {
-		m, err := conn.Next()
+		frames, err := link.Next()
 		if err != nil {
 			s.connected.Store(false)
 			if ctx.Err() != nil {
 				return true, context.Cause(ctx)
 			}
+			if errors.Is(err, ErrEnd) {
+				return true, err
+			}
 			s.linkDown(err)
 			return false, err
 		}
-		if err := s.take(ctx, m.Frames()); err != nil {
+		if err := s.take(ctx, frames); err != nil {
 			s.connected.Store(false)
 			s.port.Rollback()
 			if ctx.Err() != nil {
@@ -173,6 +184,12 @@ func (s *Stream) session(ctx context.Context) (fatal bool, err error) {
 		}
 	}
 }
+
+// hear notes a heartbeat.
+func (s *Stream) hear() { s.heard.Store(time.Now().UnixNano()) }
+
+// woken is called inside Link.Next after Link.Wake.
+func (s *Stream) woken() error { return nil }
 
 func (s *Stream) setError(err error) {
 	text := err.Error()
