@@ -2,183 +2,26 @@ package hint
 
 import "bytes"
 
-// Domain is the residency domain of a candidate.
-type Domain uint8
-
-const (
-	// Worker is the framework's own cache: device blocks and host copies.
-	Worker Domain = iota
-	// CacheOwner is the pool of the in-engine cache library, which outlives
-	// the worker's copies and is evicted independently of them.
-	CacheOwner
-)
-
-// String returns the name used on every surface: worker or cache_owner.
-func (d Domain) String() string {
-	if d == CacheOwner {
-		return "cache_owner"
-	}
-	return "worker"
-}
-
-// Role is the worker type that a hint-capable source declares. Hints are only
-// exchanged between equal roles.
-type Role uint8
-
-const (
-	NotCapable Role = iota // declares no type: neither target nor source
-	Aggregated
-	Prefill
-	Decode
-)
-
-// Roles are the accepted spellings, for error texts.
-const Roles = "aggregated (or agg), prefill, decode"
-
-// ParseRole reads a declared worker type. The empty string is NotCapable; ok
-// is false for a word that is none of Roles.
-func ParseRole(s string) (r Role, ok bool) {
-	switch s {
-	case "":
-		return NotCapable, true
-	case "aggregated", "agg":
-		return Aggregated, true
-	case "prefill":
-		return Prefill, true
-	case "decode":
-		return Decode, true
-	}
-	return NotCapable, false
-}
-
-// String returns the canonical spelling, "" for NotCapable.
-func (r Role) String() string {
-	return [...]string{"", "aggregated", "prefill", "decode"}[r&3]
-}
-
-// Reason says why there is no hint. The zero value means there is one.
-type Reason uint8
-
-const (
-	Hinted          Reason = iota // a hint was made
-	NotAdmitted                   // the call asks, it does not route
-	NoCapableWorker               // no worker of the model may take part
-	IndexNotLocal                 // the index is not event driven and local
-	TargetIncapable               // the target is unknown or declares no role
-	NoLongerSource                // nobody beats the target's own depth
-	Ineligible                    // somebody does, none may serve: see Detail
-	PolicySkip                    // a policy hook declined
-	Cost                          // recomputing is cheaper than the transfer
-	NumReasons
-)
-
-var reasonNames = [NumReasons]string{"", "not_admitted", "no_capable_worker", "index_not_local",
-	"target_incapable", "no_longer_source", "ineligible", "policy_skip", "cost"}
-
-// String returns the reason as it stands in answers and metrics, "" for Hinted.
-func (r Reason) String() string {
-	if r < NumReasons {
-		return reasonNames[r]
-	}
-	return "unknown"
-}
-
-// Detail says what kept the longest source of an Ineligible decision from
-// serving. It is NoDetail for every other reason.
-type Detail uint8
-
-const (
-	NoDetail         Detail = iota
-	DetailRole              // another worker type than the target's
-	DetailEndpoint          // no control endpoint
-	DetailSelf              // it is the target, or the target's own cache owner
-	DetailStateAgent        // a worker whose blocks the cache library does not hold
-	NumDetails
-)
-
-var detailNames = [NumDetails]string{"", "role", "endpoint", "self", "state_agent"}
-
-// String returns the detail as it stands in answers and metrics.
-func (d Detail) String() string {
-	if d < NumDetails {
-		return detailNames[d]
-	}
-	return "unknown"
-}
-
-// Place names a (source, dp rank).
-type Place struct {
-	Source string
-	Rank   int
-}
-
-// Candidate is one holder that may know a longer prefix than the target.
-type Candidate struct {
-	Place
-	Domain Domain
-	// Role is the declared worker type; a cache owner's comes from its own
-	// hint metadata.
-	Role Role
-	// Endpoint is the control endpoint to fetch from, empty if none is known.
-	Endpoint string
-	// StateAgent marks a worker whose residency is owned by a cache library:
-	// its framework blocks cannot be fetched.
-	StateAgent bool
-	// Depth is the number of leading positions held, contiguous from the root:
-	// on device or host for a worker, on the host alone for a cache owner.
-	// Positions are whatever is common to all candidates of a call (the engine
-	// counts tokens).
-	Depth int
-	// Key orders cache owners of equal depth.
-	Key [16]byte
-
-	// Attached and AttachedTo tell which worker a cache owner belongs to now.
-	Attached   bool
-	AttachedTo Place
-	// Projected: the attached worker's scheduling overlap includes this owner.
-	Projected bool
-	// EngineLocal: the owner's blocks die with its attachment, so a detached
-	// one has nothing to offer.
-	EngineLocal bool
-	// Hidden: its freshness does not allow it to be a source (fenced,
-	// repairing, stale, degraded without permission). It still counts for the
-	// target's own depth, which a caller who hides it from matches sets to 0.
-	Hidden bool
-}
-
-// Target is where the request goes.
-type Target struct {
-	Place
-	Role Role
-}
-
-// Call is everything one decision rests on: one routing snapshot, plain data.
-type Call struct {
-	// Admitted: the request is being routed. A question is not.
-	Admitted bool
-	// Capable: some worker of the model's partition declares a role.
-	Capable bool
-	// Local: the index is event driven and local.
-	Local bool
-	// Length is the number of positions of the prompt's chain.
-	Length     int
-	Target     Target
-	Candidates []Candidate
-}
-
 // Decision is one outcome: Best is the index of the chosen candidate if Reason
-// is Hinted. For Ineligible it is the longest source, for every other reason -1.
+// is Hinted. For Ineligible it is the longest source, for Cost the one that
+// would save most, for every other reason -1.
 type Decision struct {
 	Reason    Reason
 	Detail    Detail
+	Note      Note
 	Best      int
 	Depth     int // of Best, 0 without one
 	Threshold int // what the target holds itself
+	// Eligible is how many sources might have served.
+	Eligible int
+	// BadChoice: the policy chose a source that was not offered.
+	BadChoice bool
 }
 
 // Decide applies the rules: the longest source that is strictly longer than
 // what the target (and the owner projected on it) holds itself, has its role,
-// an endpoint, is not the target's own, and really holds what it offers.
+// an endpoint, is not the target's own, and really holds what it offers. The
+// options may name another of those that meet all of this.
 func Decide(c *Call) Decision {
 	d := Decision{Best: -1}
 	switch {
@@ -205,29 +48,41 @@ func threshold(c *Call) int {
 		k := &c.Candidates[i]
 		own := k.Domain == Worker && k.Place == c.Target.Place ||
 			k.Domain == CacheOwner && k.Attached && k.Projected && k.AttachedTo == c.Target.Place
-		if own {
+		if own && k.Start == 0 {
 			n = max(n, k.Depth)
 		}
 	}
 	return n
 }
 
+// choose finds the best source, and the longest that may not serve.
 func choose(c *Call, d *Decision) {
-	longest := -1 // the longest that may not serve
+	longest := -1
+	rank := c.Options.ranked()
+	if rank {
+		if c.Scratch == nil {
+			c.Scratch = &Scratch{}
+		}
+		c.Scratch.order = c.Scratch.order[:0]
+	}
 	for i := range c.Candidates {
 		k := &c.Candidates[i]
-		if k.Hidden || k.Depth <= d.Threshold || k.EngineLocal && !k.Attached {
+		if k.Hidden || k.EngineLocal && !k.Attached || !c.Options.ahead(k, d.Threshold) {
 			continue
 		}
 		if k.Depth > c.Length {
 			// More blocks than the prompt has: the picture is wrong, and a
 			// hint must not be built on it.
-			d.Reason, d.Detail, d.Best, d.Depth = NoLongerSource, NoDetail, -1, 0
+			*d = Decision{Reason: NoLongerSource, Best: -1, Threshold: d.Threshold}
 			return
 		}
 		best := &longest
 		if bar(c, k) == NoDetail {
 			best = &d.Best
+			d.Eligible++
+			if rank {
+				c.Scratch.order = append(c.Scratch.order, int32(i))
+			}
 		}
 		if *best < 0 || before(k, &c.Candidates[*best]) {
 			*best = i
@@ -235,7 +90,12 @@ func choose(c *Call, d *Decision) {
 	}
 	switch {
 	case d.Best >= 0:
-		d.Depth = c.Candidates[d.Best].Depth
+		if rank {
+			ranked(c, d)
+		}
+		if d.Best >= 0 {
+			d.Depth = c.Candidates[d.Best].Depth
+		}
 	case longest >= 0:
 		d.Reason, d.Best = Ineligible, longest
 		d.Detail, d.Depth = bar(c, &c.Candidates[longest]), c.Candidates[longest].Depth
@@ -244,12 +104,36 @@ func choose(c *Call, d *Decision) {
 	}
 }
 
+// ahead reports whether a candidate is far enough ahead of what the target
+// holds. A range must also join it: a hole between the two would make the
+// range useless.
+func (o *Options) ahead(k *Candidate, threshold int) bool {
+	if k.Start > 0 && (!o.Ranges || k.Start > threshold) {
+		return false
+	}
+	return k.Depth-threshold > (max(o.MinGain, 1)-1)*k.block()
+}
+
+// Enough reports whether a source that turned out to hold less than it was
+// chosen for still makes a hint. depth is the position it ends before.
+func (c *Call) Enough(k *Candidate, depth, threshold int) bool {
+	less := *k
+	less.Depth = depth
+	if !c.Options.ahead(&less, threshold) {
+		return false
+	}
+	if !c.Options.Cost || k.Cost == nil || k.Estimate == (Estimate{}) {
+		return true
+	}
+	return c.Options.saves(c.estimate(&less, threshold))
+}
+
 // bar returns what keeps k from serving the call's target.
 func bar(c *Call, k *Candidate) Detail {
 	switch {
 	case k.Role != c.Target.Role:
 		return DetailRole
-	case k.Endpoint == "":
+	case k.Endpoint == "", k.Width != c.Target.Width && k.Width > 0 && c.Target.Width > 0:
 		return DetailEndpoint
 	case k.Domain == Worker && k.Place == c.Target.Place,
 		k.Domain == CacheOwner && k.Attached && k.AttachedTo == c.Target.Place:
@@ -260,11 +144,19 @@ func bar(c *Call, k *Candidate) Detail {
 	return NoDetail
 }
 
-// before orders sources: longest first, workers before cache owners, workers
-// by (id, rank), owners by key.
+// before orders sources: longest first, prefixes before ranges, workers before
+// cache owners, workers by (id, rank), owners by key.
 func before(a, b *Candidate) bool {
 	if a.Depth != b.Depth {
 		return a.Depth > b.Depth
+	}
+	return tie(a, b)
+}
+
+// tie orders sources that are worth the same.
+func tie(a, b *Candidate) bool {
+	if (a.Start == 0) != (b.Start == 0) {
+		return a.Start == 0
 	}
 	if a.Domain != b.Domain {
 		return a.Domain == Worker

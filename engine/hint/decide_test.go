@@ -178,7 +178,7 @@ func TestTiesAmongWorkers(t *testing.T) {
 					k[0], k[1] = k[1], k[0]
 				}
 				d := Decide(&Call{Admitted: true, Capable: true, Local: true, Length: 4,
-					Target: Target{Place{"t", 0}, Decode}, Candidates: k})
+					Target: Target{Place: Place{"t", 0}, Role: Decode}, Candidates: k})
 				if d.Reason != Hinted || k[d.Best].Place != tc.a {
 					t.Errorf("flip %v: %+v, want %v", flip, d, tc.a)
 				}

@@ -69,3 +69,16 @@ func RankEndpoint(base string, rank, stride int) (string, error) {
 	}
 	return JoinEndpoint(host, p), nil
 }
+
+// ShardEndpoint returns what TP shard t of a target dials for a hint: the peer of
+// its own index, t ports behind the one that the hint names.
+func ShardEndpoint(endpoint string, t int) (string, error) {
+	host, port, err := SplitEndpoint(endpoint)
+	if err != nil {
+		return "", err
+	}
+	if t < 0 || port+t > 65535 {
+		return "", fmt.Errorf("%q: shard %d would dial port %d; the highest is 65535", endpoint, t, port+t)
+	}
+	return JoinEndpoint(host, port+t), nil
+}

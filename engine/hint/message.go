@@ -1,9 +1,6 @@
 package hint
 
-import (
-	"strconv"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // Constants of the message as it stands on the wire.
 const (
@@ -18,28 +15,27 @@ const (
 // names are the engine's own, written as exact integers. It allocates only if
 // dst is too small, and keeps none of its arguments.
 func AppendFetch(dst []byte, messageID, endpoint string, names []uint64) []byte {
+	return AppendFetchAs(dst, messageID, endpoint, names, Numbers)
+}
+
+// AppendFetchAs is AppendFetch with the names written in another form.
+func AppendFetchAs(dst []byte, messageID, endpoint string, names []uint64, form Form) []byte {
 	dst = append(dst, `{"protocol_version":"`+ProtocolVersion+`","message_id":`...)
 	dst = appendString(dst, messageID)
 	dst = append(dst, `,"actions":[`...)
-	dst = appendFetchAction(dst, FetchID, FetchVersion, endpoint, names)
+	dst = appendFetchAction(dst, FetchID, FetchVersion, endpoint, names, form)
 	return append(dst, `]}`...)
 }
 
-func appendFetchAction(dst []byte, id, version, endpoint string, names []uint64) []byte {
+func appendFetchAction(dst []byte, id, version, endpoint string, names []uint64, form Form) []byte {
 	dst = append(dst, `{"action_id":`...)
 	dst = appendString(dst, id)
 	dst = append(dst, `,"action_type":"`+FetchType+`","action_version":`...)
 	dst = appendString(dst, version)
-	dst = append(dst, `,"payload":{"source_control_endpoint":`...)
+	dst = append(dst, `,"payload":{"`+keyEndpoint+`":`...)
 	dst = appendString(dst, endpoint)
-	dst = append(dst, `,"block_hashes":[`...)
-	for i, n := range names {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = strconv.AppendUint(dst, n, 10)
-	}
-	return append(dst, `]}}`...)
+	dst = append(dst, `,"`+keyNames+`":`...)
+	return append(AppendNames(dst, names, form), `}}`...)
 }
 
 // appendString appends s as a JSON string. Ids come from requests, so every
@@ -112,7 +108,7 @@ func (m *Message) Append(dst []byte) []byte {
 			dst = append(dst, ',')
 		}
 		if a := &m.Actions[i]; a.Fetch != nil {
-			dst = appendFetchAction(dst, a.ID, a.Version, a.Fetch.Endpoint, a.Fetch.Names)
+			dst = appendFetchAction(dst, a.ID, a.Version, a.Fetch.Endpoint, a.Fetch.Names, Numbers)
 		} else {
 			dst = append(dst, a.Raw...)
 		}

@@ -72,18 +72,24 @@ func action(raw json.RawMessage, path string) (a Action, err error) {
 	if err != nil {
 		return a, err
 	}
+	a.Fetch, err = fetch(p, path+".payload")
+	return a, err
+}
+
+// fetch reads the two fields that name what to fetch, and where.
+func fetch(o map[string]json.RawMessage, path string) (*Fetch, error) {
 	f := &Fetch{}
-	if f.Endpoint, err = text(p, "source_control_endpoint", true); err != nil {
-		return a, fmt.Errorf("%s.payload: %w", path, err)
+	var err error
+	if f.Endpoint, err = text(o, keyEndpoint, true); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if _, _, err = SplitEndpoint(f.Endpoint); err != nil {
-		return a, fmt.Errorf("%s.payload.source_control_endpoint: %w", path, err)
+		return nil, fmt.Errorf("%s.%s: %w", path, keyEndpoint, err)
 	}
-	if f.Names, err = names(p["block_hashes"], path+".payload.block_hashes"); err != nil {
-		return a, err
+	if f.Names, err = names(o[keyNames], path+"."+keyNames); err != nil {
+		return nil, err
 	}
-	a.Fetch = f
-	return a, nil
+	return f, nil
 }
 
 func names(raw json.RawMessage, path string) ([]uint64, error) {
