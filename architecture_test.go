@@ -115,6 +115,9 @@ var arrows = []struct {
 	{"ingest/wire", []string{"tree/content"}},
 	{"ingest/zmtp", nil},
 	{"ingest/seq", nil},
+	{"ingest/topic", nil},
+	{"ingest/bound", []string{"ingest", "ingest/topic", "ingest/wire", "ingest/zmtp"}},
+	{"engine/discover", nil},
 	{"ingest", []string{"ingest/...", "tree/shard", "tree", "tree/content"}},
 	{"engine/hint", nil},
 	{"engine/identity", nil},
@@ -122,7 +125,7 @@ var arrows = []struct {
 	{"engine/validate", []string{"engine/identity"}},
 	{"engine/registry", []string{"engine", "engine/identity", "engine/residency", "engine/validate"}},
 	{"engine/server", []string{"engine", "engine/hint", "engine/identity", "engine/registry", "engine/residency", "engine/validate"}},
-	{"engine", []string{"ingest/...", "tree", "tree/content", "tree/shard", "engine/hint", "engine/identity", "engine/residency", "engine/validate"}},
+	{"engine", []string{"ingest/...", "tree", "tree/content", "tree/shard", "engine/discover", "engine/hint", "engine/identity", "engine/residency", "engine/validate"}},
 	// The simulated fleet is the independent truth: it may publish, and knows
 	// no tree, no hash and no decoder of the product.
 	{"perf/fleet/...", []string{"perf/fleet/...", "ingest/zmtp"}},
