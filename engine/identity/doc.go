@@ -16,8 +16,8 @@
 //     as the very text it was parsed from.
 //   - Derived ids are the same in every process and fit a JSON number that
 //     passed through a float64.
-//   - What other programs may spell differently than we believe stands in one
-//     table, [Spelling], and nowhere else.
+//   - What other programs may spell differently than we believe of owners and
+//     their records stands in one table, [Spelling], and nowhere else.
 //
 // # Concurrency
 //

@@ -3,8 +3,9 @@ package identity
 import "slices"
 
 // Spelling is something that another program writes and that we know from one
-// version of it, from a discussion or by guess only. All of it stands in the
-// table below: a correction is one line there.
+// version of it, from a discussion or by guess only. All of it that is about
+// owners and their records stands in the table below: a correction is one line
+// there. (Capability keys of hints stand in package hint, media in ingest/wire.)
 type Spelling uint8
 
 // The rows of the table.
@@ -47,15 +48,6 @@ const (
 	SettingStorageMode
 	SettingRemoteHints
 	SettingEventFormat
-
-	HintCapableKey         // capability key, written last
-	HintWorkerTypeKey      // capability key
-	HintEndpointsKey       // capability key: rank → control endpoint
-	WorkerAggregated       // worker type: does both
-	WorkerPrefill          // worker type
-	WorkerDecode           // worker type
-	OwnershipKVCR          // ownership of a cache library's blocks
-	OwnershipFieldSpelling // event field that carries it
 
 	numSpellings
 )
@@ -118,15 +110,6 @@ var spellings = [numSpellings]row{
 	SettingStorageMode:   {"mode", nil, Inferred},
 	SettingRemoteHints:   {"remote_hints", nil, Inferred},
 	SettingEventFormat:   {"event_format", nil, Inferred},
-
-	HintCapableKey:         {"router_hint", []string{"kv_hint.transfer.v1"}, Read},
-	HintWorkerTypeKey:      {"router_hint_worker_type", []string{"kv_hint_transfer_worker_type"}, Read},
-	HintEndpointsKey:       {"router_hint_source_control_endpoints", []string{"kv_hint_transfer_source_control_endpoints"}, Read},
-	WorkerAggregated:       {"aggregated", []string{"agg"}, Read},
-	WorkerPrefill:          {"prefill", nil, Read},
-	WorkerDecode:           {"decode", nil, Read},
-	OwnershipKVCR:          {"kvcr", []string{"kvcc"}, Inferred},
-	OwnershipFieldSpelling: {"ownership", []string{"source_kind"}, Inferred},
 }
 
 // KnownOrigins are the origin bytes of owner keys. Which values other programs

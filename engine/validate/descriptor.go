@@ -24,18 +24,19 @@ type Descriptor struct {
 
 const wantOwner = "an owner of its own for every rank"
 
-// Descriptors checks all descriptors of one worker process. Fields are named
-// descriptors[i].… . The error is nil or Errors.
-func Descriptors(process uint64, all []Descriptor) error {
+// Descriptors checks all descriptors of one worker process. list is what the
+// list is called where it came from: fields are named list[i].… . The error is
+// nil or Errors.
+func Descriptors(list string, process uint64, all []Descriptor) error {
 	var f findings
 	if len(all) == 0 {
-		f.add(EmptyDescriptors, "descriptors", "[]", "is empty", "at least one global dp rank")
+		f.add(EmptyDescriptors, list, "[]", "is empty", "at least one global dp rank")
 	}
 	ranks := make(map[uint32]int, len(all))
 	owners := make(map[identity.CacheOwnerID]int, len(all))
 	for i := range all {
 		d := &all[i]
-		at := fmt.Sprintf("descriptors[%d].", i)
+		at := fmt.Sprintf("%s[%d].", list, i)
 		if d.Worker != process {
 			f.add(DescriptorWorker, at+"worker_id", number(d.Worker), "is not the id of the process that sends it, "+number(process), "one worker id for all ranks of a process")
 		}

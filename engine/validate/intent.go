@@ -32,33 +32,34 @@ type HostView struct {
 	Scope    [16]byte // its control scope
 }
 
-// Admit checks an intent at its host. Fields are named intent.… . The error is
-// nil or Errors.
-func (h HostView) Admit(in *Intent) error {
+// Admit checks an intent at its host. at is what stands before the names of
+// its fields where it came from, such as intent. or nothing. The error is nil
+// or Errors.
+func (h HostView) Admit(at string, in *Intent) error {
 	var f findings
 	if in.TargetHost != h.Instance {
-		f.add(IntentHost, "intent.target_host", number(in.TargetHost), "this host is incarnation "+number(h.Instance), "the incarnation that runs: restart the worker or register it anew")
+		f.add(IntentHost, at+"target_host", number(in.TargetHost), "this host is incarnation "+number(h.Instance), "the incarnation that runs: restart the worker or register it anew")
 	}
 	if in.Incarnation != in.DiscoveryID {
-		f.add(IntentIncarnation, "intent.intent_incarnation", number(in.Incarnation), "it was found as "+number(in.DiscoveryID), "the id it is found under")
+		f.add(IntentIncarnation, at+"intent_incarnation", number(in.Incarnation), "it was found as "+number(in.DiscoveryID), "the id it is found under")
 	}
 	if in.Topic != "" && !identity.TopicIntents.Is(in.Topic) {
-		f.add(IntentTopic, "intent.topic", in.Topic, "intents do not come on this topic", identity.TopicIntents.Text())
+		f.add(IntentTopic, at+"topic", in.Topic, "intents do not come on this topic", identity.TopicIntents.Text())
 	}
 	if in.Owner.Scope != h.Scope {
-		f.add(IntentScope, "intent.cache_owner_id", in.Owner.String(), fmt.Sprintf("is of control scope %x, this host of %x", in.Owner.Scope, h.Scope), "an owner of this host's scope, or the host of the owner's")
+		f.add(IntentScope, at+"cache_owner_id", in.Owner.String(), fmt.Sprintf("is of control scope %x, this host of %x", in.Owner.Scope, h.Scope), "an owner of this host's scope, or the host of the owner's")
 	}
 	if in.BlockSize == 0 {
-		f.add(IntentSize, "intent.kv_block_size", "0", "owner "+in.Owner.String()+" has no block size", "tokens per block, > 0")
+		f.add(IntentSize, at+"kv_block_size", "0", "owner "+in.Owner.String()+" has no block size", "tokens per block, > 0")
 	}
 	if in.Owner.Domain() != in.Domain {
-		f.add(IntentDomain, "intent.indexer_domain_id", in.Domain.String(), "its owner is of domain "+in.Owner.Domain().String(), "the domain of the owner, which stands before the first / of its id")
+		f.add(IntentDomain, at+"indexer_domain_id", in.Domain.String(), "its owner is of domain "+in.Owner.Domain().String(), "the domain of the owner, which stands before the first / of its id")
 	}
-	p, known := owned(&f, IntentProtocol, "intent.ingress_protocol", in.Protocol)
+	p, known := owned(&f, IntentProtocol, at+"ingress_protocol", in.Protocol)
 	if known && p.EngineLocal() && in.RawTopic == "" {
-		f.add(IntentEmpty, "intent.raw_topic", "", "is empty, and an engine-local owner would take the events of the process before it", "a topic that no other engine incarnation has")
+		f.add(IntentEmpty, at+"raw_topic", "", "is empty, and an engine-local owner would take the events of the process before it", "a topic that no other engine incarnation has")
 	}
-	for field, ep := range rawEndpoints("intent.", in.RawEndpoints) {
+	for field, ep := range rawEndpoints(at, in.RawEndpoints) {
 		f.note(intentEndpoint(field, ep))
 	}
 	return f.err()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cairn-kv/cairn/engine/identity"
@@ -169,24 +168,4 @@ func String(field string, raw json.RawMessage) (string, error) {
 		return "", &Error{HostRequired, field, s, "is required and is blank", "a string"}
 	}
 	return s, nil
-}
-
-// Port reads a JSON port: an integer of 1 … 65535, or the same as a string of
-// plain decimal. The error is an *Error.
-func Port(field string, raw json.RawMessage) (int, error) {
-	text := string(bytes.TrimSpace(raw))
-	if s, err := strconv.Unquote(text); err == nil && strings.HasPrefix(text, `"`) {
-		text = s
-	}
-	if p, ok := readPort(text); ok {
-		return p, nil
-	}
-	why := "is no port"
-	switch text {
-	case "true", "false":
-		why = "is a truth value, not a port"
-	case "", "null":
-		why = "is not stated"
-	}
-	return 0, &Error{EndpointPort, field, text, why, "an integer of 1 … 65535"}
 }

@@ -160,72 +160,30 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func TestHintCapability(t *testing.T) {
-	const both = `"router_hint_source_control_endpoints":{"0":"tcp://127.0.0.1:23280","1":"tcp://H:23284"}`
-	for _, c := range []struct {
-		name, text string
-		ok         bool
-		want       HintCapability
-	}{
-		{"source and target", `{"router_hint":true,"router_hint_worker_type":"agg",` + both + `}`, true,
-			HintCapability{"aggregated", map[uint32]string{0: "tcp://127.0.0.1:23280", 1: "tcp://h:23284"}}},
-		{"target only", `{"router_hint":true,"router_hint_worker_type":"decode"}`, true, HintCapability{WorkerType: "decode"}},
-		{"target only, empty map", `{"router_hint":true,"router_hint_worker_type":"decode","router_hint_source_control_endpoints":{}}`, true, HintCapability{WorkerType: "decode"}},
-		{"branch aliases", `{"kv_hint.transfer.v1":true,"kv_hint_transfer_worker_type":"prefill","kv_hint_transfer_source_control_endpoints":{"0":"tcp://h:1","1":"tcp://h:2"}}`, true,
-			HintCapability{"prefill", map[uint32]string{0: "tcp://h:1", 1: "tcp://h:2"}}},
-		{"absent", `{}`, false, HintCapability{}},
-		{"off", `{"router_hint":false,"router_hint_worker_type":"nonsense"}`, false, HintCapability{}},
-		{"not yet written", `{"router_hint_worker_type":"agg",` + both + `}`, false, HintCapability{}},
-		{"no type", `{"router_hint":true,` + both + `}`, false, HintCapability{}},
-		{"empty type", `{"router_hint":true,"router_hint_worker_type":""}`, false, HintCapability{}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			got, ok, err := ReadHintCapability(parse(t, c.text), managed)
-			if err != nil || ok != c.ok || got.WorkerType != c.want.WorkerType || !maps.Equal(got.Endpoints, c.want.Endpoints) {
-				t.Errorf("%+v, %v, %v", got, ok, err)
-			}
-		})
+func TestHintEndpoints(t *testing.T) {
+	got, err := HintEndpoints("f", map[string]string{"0": "tcp://127.0.0.1:23280", "1": "tcp://H:23284"}, managed)
+	if want := map[uint32]string{0: "tcp://127.0.0.1:23280", 1: "tcp://h:23284"}; err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := HintEndpoints("f", nil, managed); got != nil || err != nil {
+		t.Errorf("a worker that is a target only: %v, %v", got, err)
 	}
 	const eps = "router_hint_source_control_endpoints"
-	capable := func(endpoints string) string {
-		return `{"router_hint":true,"router_hint_worker_type":"agg","` + eps + `":` + endpoints + `}`
-	}
 	for _, c := range []struct {
-		name, text, field, value string
+		name         string
+		endpoints    map[string]string
+		field, value string
 		refusal
 	}{
-		{"R7 rank without endpoint", capable(`{"0":"tcp://h:1"}`), eps, "1", refusal{HintRankMissing, []string{"rank 1 has no hint endpoint", "ranks given: [0]", "[0 1]"}}},
-		{"unmanaged rank", capable(`{"0":"tcp://h:1","1":"tcp://h:2","2":"tcp://h:3"}`), eps, "2", refusal{HintRankUnknown, []string{"rank 2", "[0 1]"}}},
-		{"bare rank", capable(`{"0":"tcp://h:1","1":"tcp://h:2","01":"tcp://h:3"}`), eps, "01", refusal{RankSpelling, []string{"plain decimal"}}},
-		{"bind-only", capable(`{"0":"tcp://h:1","1":"tcp://0.0.0.0:2"}`), eps + "[1]", "tcp://0.0.0.0:2", refusal{HintUnspecified, []string{"peer"}}},
-		{"empty endpoint", capable(`{"0":"tcp://h:1","1":""}`), eps + "[1]", "", refusal{HostRequired, []string{"required"}}},
-		{"no object", capable(`["tcp://h:1"]`), eps, `["tcp://h:1"]`, refusal{MetadataShape, []string{"object"}}},
-		{"no truth value", `{"router_hint":1}`, "router_hint", "1", refusal{MetadataShape, []string{"truth"}}},
-		{"type no string", `{"router_hint":true,"router_hint_worker_type":1}`, "router_hint_worker_type", "1", refusal{MetadataShape, []string{"aggregated"}}},
-		{"unknown type", `{"router_hint":true,"router_hint_worker_type":"both"}`, "router_hint_worker_type", "both", refusal{HintWorkerType, []string{"aggregated, prefill, decode"}}},
+		{"R7 rank without endpoint", map[string]string{"0": "tcp://h:1"}, eps, "1", refusal{HintRankMissing, []string{"rank 1 has no hint endpoint", "ranks given: [0]", "[0 1]"}}},
+		{"unmanaged rank", map[string]string{"0": "tcp://h:1", "1": "tcp://h:2", "2": "tcp://h:3"}, eps, "2", refusal{HintRankUnknown, []string{"rank 2", "[0 1]"}}},
+		{"misspelt rank", map[string]string{"0": "tcp://h:1", "1": "tcp://h:2", "01": "tcp://h:3"}, eps, "01", refusal{RankSpelling, []string{"plain decimal"}}},
+		{"bind-only", map[string]string{"0": "tcp://h:1", "1": "tcp://0.0.0.0:2"}, eps + "[1]", "tcp://0.0.0.0:2", refusal{HintUnspecified, []string{"peer"}}},
+		{"empty endpoint", map[string]string{"0": "tcp://h:1", "1": ""}, eps + "[1]", "", refusal{HostRequired, []string{"required"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, ok, err := ReadHintCapability(parse(t, c.text), managed)
-			if ok {
-				t.Error("is capable all the same")
-			}
+			_, err := HintEndpoints(eps, c.endpoints, managed)
 			c.check(t, err, c.field, c.value)
 		})
-	}
-}
-
-func TestPort(t *testing.T) {
-	for text, want := range map[string]int{"1": 1, "65535": 65535, "5000": 5000, `"5003"`: 5003, " 7 ": 7} {
-		if got, err := Port("p", json.RawMessage(text)); err != nil || got != want {
-			t.Errorf("%s is %d, %v", text, got, err)
-		}
-	}
-	for text, says := range map[string]string{
-		"true": "truth value", "false": "truth value", "0": "no port", "65536": "no port", "-1": "no port", "1.0": "no port", "1e3": "no port",
-		`"0"`: "no port", `"x"`: "no port", `""`: "not stated", "null": "not stated", "": "not stated", "[1]": "no port", `"01"`: "no port", "'5'": "no port",
-	} {
-		value := strings.Trim(text, `"`)
-		_, err := Port("p", json.RawMessage(text))
-		t.Run(text, func(t *testing.T) { refusal{EndpointPort, []string{says, "65535"}}.check(t, err, "p", value) })
 	}
 }

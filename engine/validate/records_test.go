@@ -34,7 +34,7 @@ func descriptors(t testing.TB) []Descriptor {
 }
 
 func TestDescriptors(t *testing.T) {
-	if err := Descriptors(17, descriptors(t)); err != nil {
+	if err := Descriptors("descriptors", 17, descriptors(t)); err != nil {
 		t.Fatal(err)
 	}
 	const accepted = "vllm_residency_v1, sglang_hicache_v1"
@@ -85,7 +85,7 @@ func TestDescriptors(t *testing.T) {
 			if c.rule.ID() != c.id {
 				t.Fatalf("row %s tests rule %s", c.id, c.rule.ID())
 			}
-			c.check(t, Descriptors(17, c.change(descriptors(t))), c.field, c.value)
+			c.check(t, Descriptors("descriptors", 17, c.change(descriptors(t))), c.field, c.value)
 		})
 	}
 }
@@ -94,7 +94,7 @@ func TestDescriptors(t *testing.T) {
 func TestDescriptorsReportAll(t *testing.T) {
 	d := descriptors(t)
 	d[0].BlockSize, d[1].Rank, d[1].Protocol = 0, 0, "framework_v1"
-	err := Descriptors(18, d)
+	err := Descriptors("descriptors", 18, d)
 	for _, r := range []Rule{DescriptorSize, DuplicateRank, DescriptorProtocol, DescriptorWorker} {
 		if !errors.Is(err, r) {
 			t.Errorf("%v is not among %v", r, err)
@@ -109,7 +109,7 @@ func TestDescriptorsReportAll(t *testing.T) {
 func TestDurableNeedsNoTopic(t *testing.T) {
 	d := descriptors(t)
 	d[0].Protocol, d[0].RawTopic = "vllm_residency_v1", ""
-	if err := Descriptors(17, d); err != nil {
+	if err := Descriptors("descriptors", 17, d); err != nil {
 		t.Error(err)
 	}
 }
@@ -125,11 +125,11 @@ func intent(t testing.TB) (HostView, *Intent) {
 
 func TestIntents(t *testing.T) {
 	h, in := intent(t)
-	if err := h.Admit(in); err != nil {
+	if err := h.Admit("intent.", in); err != nil {
 		t.Fatal(err)
 	}
 	in.Topic = ""
-	if err := h.Admit(in); err != nil {
+	if err := h.Admit("intent.", in); err != nil {
 		t.Fatalf("by a call: %v", err)
 	}
 	for _, c := range []struct {
@@ -176,7 +176,7 @@ func TestIntents(t *testing.T) {
 			}
 			h, in := intent(t)
 			c.change(in)
-			c.check(t, h.Admit(in), c.field, c.value)
+			c.check(t, h.Admit("intent.", in), c.field, c.value)
 		})
 	}
 }

@@ -54,7 +54,6 @@ const (
 	HintUnspecified     // H: a hint endpoint nobody can dial
 	HintRankMissing     // H: a managed rank has no hint endpoint
 	HintRankUnknown     // H: a rank that is not managed has one
-	HintWorkerType      // H: no worker type
 	RankSpelling        // M: not a canonical decimal rank
 	OwnerSpelling       // M: not an owner id
 	OwnerRankMissing    // M: a managed rank has no owner
@@ -113,7 +112,6 @@ var rules = [numRules]struct{ id, text string }{
 	HintUnspecified:     {"H-unspecified", "bind-only hint endpoint"},
 	HintRankMissing:     {"H-missing", "rank without hint endpoint"},
 	HintRankUnknown:     {"H-unknown", "hint endpoint of no managed rank"},
-	HintWorkerType:      {"H-type", "no worker type"},
 	RankSpelling:        {"M-rank", "no canonical decimal rank"},
 	OwnerSpelling:       {"M-owner", "no owner id"},
 	OwnerRankMissing:    {"M-missing", "rank without owner"},
