@@ -6,7 +6,7 @@ type Rule uint8
 
 // The rules. Letters and numbers are those of the tables they are tested by:
 // A descriptors, B intents, C sources, D hosts, E endpoints, H hints, M start-up
-// metadata. Companions of a table's rows have a name in place of a number.
+// metadata, J the JSON that brought it. Companions of a table's rows have a name in place of a number.
 const (
 	EmptyDescriptors   Rule = iota + 1 // A1
 	DuplicateRank                      // A2
@@ -62,6 +62,13 @@ const (
 	MetadataShape       // M: not of the type it must have
 	SettingMissing      // M: a setting is not stated
 	SettingUnfit        // M: a setting that rules residency out
+
+	JSONSyntax  // J: no JSON
+	JSONType    // J: a value of another type
+	JSONUnknown // J: no field
+	JSONTwice   // J: a field that stands twice
+	JSONMissing // J: a field that is required
+	JSONNumber  // J: a number out of range or not in plain decimal
 	numRules
 )
 
@@ -120,6 +127,13 @@ var rules = [numRules]struct{ id, text string }{
 	MetadataShape:       {"M-shape", "wrong type"},
 	SettingMissing:      {"M-stated", "setting not stated"},
 	SettingUnfit:        {"M-setting", "setting that rules residency out"},
+
+	JSONSyntax:  {"J-syntax", "no JSON"},
+	JSONType:    {"J-type", "another type"},
+	JSONUnknown: {"J-unknown", "unknown field"},
+	JSONTwice:   {"J-twice", "repeated field"},
+	JSONMissing: {"J-missing", "required field"},
+	JSONNumber:  {"J-number", "number out of range"},
 }
 
 // ID is the row of the tables: A2, D-required.
