@@ -51,6 +51,8 @@ type Options struct {
 	// AllowDegradedHints lets sources that lost something for good serve hints:
 	// what they hold is true, but not all they hold is known.
 	AllowDegradedHints bool
+	// Hints change which source a hint names. The zero value is the plain rule.
+	Hints HintOptions
 	// Scope enters the order of cache owners of equal depth. Processes that
 	// shall agree on it use the same.
 	Scope string
@@ -75,6 +77,8 @@ type Engine struct {
 	shards []*index
 	view   atomic.Pointer[view] // nil once closed
 	stats  stats
+
+	selection *selection
 
 	queriers *pool
 	sources  *xsync.MapOf[string, *source] // by id: for calls that are not queries
@@ -124,6 +128,8 @@ func Open(o Options) (*Engine, error) {
 		sources: xsync.NewMapOf[string, *source](),
 		walks:   map[string]map[placedRoot]int{},
 		roots:   map[rootKey]tree.Root{},
+
+		selection: newSelection(&o.Hints),
 	}
 	for range o.Shards {
 		t := o.NewIndex()
@@ -176,7 +182,7 @@ func (o *Options) fill() error {
 	case o.StaleAfter < 0:
 		return bad("stale_after", o.StaleAfter, "wants a duration above 0")
 	}
-	return nil
+	return o.Hints.check(bad)
 }
 
 // Close ends all streams and writers. Queries get ErrClosed from here on;

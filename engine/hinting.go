@@ -24,11 +24,10 @@ func (e *Engine) Hint(q *Query, t Target, h *HintAnswer) error {
 		return err
 	}
 	h.Revision = k.revision
-	k.hint(e, m, q, t, h)
+	bad := k.hint(e, m, q, t, h)
 	k.forget()
 	e.queriers.put(k)
-	e.stats.hints[h.Reason].Add(1)
-	e.stats.details[h.Detail].Add(1)
+	e.count(q.Model, h, bad)
 	return nil
 }
 
@@ -37,73 +36,113 @@ func (h *HintAnswer) reset() {
 }
 
 // hint lays the candidates out, decides, and fetches the names. Whatever it says
-// of the source and the target it says with the sequences that it rests on.
-func (k *querier) hint(e *Engine, m *modelView, q *Query, t Target, h *HintAnswer) {
-	now := time.Now()
+// of the source and the target it says with the sequences that it rests on. It
+// reports whether a policy chose what it was not offered.
+func (k *querier) hint(e *Engine, m *modelView, q *Query, t Target, h *HintAnswer) (badChoice bool) {
 	call := hint.Call{
 		Admitted: !t.QueryOnly,
 		Capable:  m.capable > 0,
 		Local:    true, // we hold the events ourselves; a replica would not
 		Length:   q.length(),
 		Target:   hint.Target{Place: hint.Place{Source: t.Source, Rank: t.Rank}},
+		Options:  e.selection.rule,
+		Scratch:  &k.choice,
 	}
-	size := 0 // the target's block size
 	target := m.worker(t.Source, t.Rank)
 	if target >= 0 && m.holders[target].src.hasRank(t.Rank) {
-		call.Target.Role = m.holders[target].src.role
+		hd := m.holders[target]
+		call.Target.Role, call.Target.Width = hd.src.role, hd.candidate.Width
+		call.Target.Backlog = hd.peer.slowness()
+		h.Carrier = hd.src.carrier
 		// Noted also where it holds nothing, for that was so at some sequence,
 		// too. Its cache owner has the same streams, noted before no earlier and
 		// after no later.
 		k.noteAfter(m, target)
 	}
-	k.cands = k.cands[:0]
-	for i := range k.found {
-		f := &k.found[i]
-		hd := m.holders[f.holder]
-		c := hd.candidate
-		c.Depth = f.tokens[hd.hintView()]
-		if !k.visible(e, m, int(f.holder), now) {
-			c.Depth = 0 // what is withheld is not held
-		}
-		c.Hidden = !k.mayServe(e, m, int(f.holder))
-		if c.Place == call.Target.Place {
-			size = max(size, hd.blockSize())
-		}
-		k.cands = append(k.cands, c)
+	if call.Options.Spread || call.Options.Policy != nil {
+		call.MessageID, call.Sample = t.MessageID, e.selection.sample(t.MessageID)
 	}
-	call.Candidates = k.cands
+	size := 0 // the target's block size
+	if call.Admitted && call.Target.Role != hint.NotCapable {
+		size = k.candidates(e, m, &call)
+	}
 	d := hint.Decide(&call)
-	h.Reason, h.Detail, h.ThresholdTokens = d.Reason, d.Detail, d.Threshold
+	h.Reason, h.Detail, h.Note, h.Eligible, h.ThresholdTokens = d.Reason, d.Detail, d.Note, d.Eligible, d.Threshold
 	switch d.Reason {
-	case hint.Hinted, hint.NoLongerSource, hint.Ineligible:
+	case hint.Hinted, hint.NoLongerSource, hint.Ineligible, hint.PolicySkip, hint.Cost:
 		h.TargetApplied, h.TargetCause, h.TargetStreams = k.interval(m, target, h.TargetStreams)
 	}
 	if d.Best < 0 {
 		h.Threshold = blocks(d.Threshold, size)
-		return
+		return d.BadChoice
 	}
-	f := &k.found[d.Best]
+	c := &call.Candidates[d.Best]
+	f := &k.found[k.at[d.Best]]
 	hd := m.holders[f.holder]
 	size = hd.blockSize()
-	h.Threshold = blocks(d.Threshold, size)
+	h.Threshold, h.Estimate = blocks(d.Threshold, size), c.Estimate
 	h.Best = Place{Source: hd.src.spec.ID, Rank: hd.rank, Domain: hd.domain,
 		Depth: blocks(d.Depth, size), Tokens: d.Depth, BlockSize: size}
 	if d.Reason != hint.Hinted {
 		h.Applied, h.Cause, h.Streams = k.interval(m, int(f.holder), h.Streams)
-		return
+		return false
 	}
 	k.name(m, f, hd, h)
 	k.noteAfter(m, int(f.holder)) // the names were read after the walk
-	if h.Best.Tokens <= d.Threshold || !k.mayServe(e, m, int(f.holder)) {
+	if !call.Enough(c, h.Best.Tokens, d.Threshold) || !k.mayServe(e, m, int(f.holder)) {
 		// The index gave fewer names than the depth promised, and what is left
 		// is no gain for the target; or they are those of a source that lost
 		// something or was replaced behind the walk.
-		h.Reason, h.Best, h.Names = hint.NoLongerSource, Place{}, h.Names[:0]
-		return
+		h.Reason, h.Best, h.Names, h.Estimate = hint.NoLongerSource, Place{}, h.Names[:0], hint.Estimate{}
+		return false
 	}
 	h.Applied, h.Cause, h.Streams = k.interval(m, int(f.holder), h.Streams)
-	h.Endpoint = hd.candidate.Endpoint
+	h.Endpoint, h.MessageID = hd.candidate.Endpoint, t.MessageID
 	h.JSON = hint.AppendFetch(h.JSON, t.MessageID, h.Endpoint, h.Names)
+	hd.peer.hinted.Add(1)
+	return false
+}
+
+// candidates lays out the holders that were found, as far as they can matter:
+// what the target holds itself, and who holds more. It returns the target's
+// block size, 0 if nothing of it was found.
+func (k *querier) candidates(e *Engine, m *modelView, call *hint.Call) (size int) {
+	now := time.Now()
+	k.cands, k.at = k.cands[:0], k.at[:0]
+	held := 0
+	for i := range k.found {
+		f := &k.found[i]
+		hd := m.holders[f.holder]
+		if hd.rank != call.Target.Rank || hd.src.spec.ID != call.Target.Source {
+			continue
+		}
+		size = max(size, hd.blockSize())
+		if c := &hd.candidate; c.Domain == hint.Worker || c.Projected && c.Attached && c.AttachedTo == call.Target.Place {
+			if k.visible(e, m, int(f.holder), now) { // what is withheld is not held
+				held = max(held, f.tokens[hd.hintView()])
+			}
+		}
+	}
+	for i := range k.found {
+		f := &k.found[i]
+		hd := m.holders[f.holder]
+		depth := f.tokens[hd.hintView()]
+		own := hd.rank == call.Target.Rank && hd.src.spec.ID == call.Target.Source
+		if depth <= held && !own || !k.visible(e, m, int(f.holder), now) {
+			continue
+		}
+		k.cands = append(k.cands, hd.candidate)
+		k.at = append(k.at, int32(i))
+		c := &k.cands[len(k.cands)-1]
+		c.Depth, c.BlockSize = depth, hd.blockSize()
+		c.Hidden = !k.mayServe(e, m, int(f.holder))
+		c.Load = hd.peer.load()
+		if call.Options.Cost {
+			c.Cost = hd.peer.cost.coefficients()
+		}
+	}
+	call.Candidates = k.cands
+	return size
 }
 
 // interval appends the positions of holder i's streams, and joins them; cause is

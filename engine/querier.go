@@ -26,6 +26,8 @@ type querier struct {
 	slot   []int32          // holder → index in found + 1; all zero between queries
 	order  []uint64         // of findings, deepest first: see sort
 	cands  []hint.Candidate
+	at     []int32      // of cands: index in found
+	choice hint.Scratch // of decisions
 
 	revision uint64 // of the view
 }

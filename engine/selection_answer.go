@@ -36,11 +36,25 @@ type HintAnswer struct {
 	JSON []byte
 	// Names are the block names that the hint lists, root first.
 	Names []uint64
+	// Start is the first block that Names lists: 0, but for a range of blocks
+	// that begins behind the root (HintOptions.SuffixRanges).
+	Start int
 	// Endpoint is the control endpoint that the hint names.
 	Endpoint string
+	// MessageID is what the hint carries, Target's.
+	MessageID string
+	// Carrier is where the target declared to want its hints. See AppendRequest.
+	Carrier hint.Carrier
 	// Best is the source of the hint, or with reason ineligible the longest
-	// holder that may not serve. Zero otherwise.
+	// holder that may not serve, with reason cost the one that would save most.
+	// Zero otherwise.
 	Best Place
+	// Eligible is how many sources might have served.
+	Eligible int
+	// Estimate is what fetching from Best is worth, if costs are on and known.
+	Estimate hint.Estimate
+	// Note is a remark that is not the reason: costs are on and unknown.
+	Note hint.Note
 	// Threshold is what the target holds itself, in blocks of the size Best is
 	// counted in (the target's own without Best) and in tokens.
 	Threshold       int
@@ -63,4 +77,15 @@ type HintAnswer struct {
 	TargetCause   string
 	// Revision of the routing snapshot that the decision rests on.
 	Revision uint64
+}
+
+// AppendRequest appends the JSON object to merge into the request to the target,
+// in the form that the target declared: the hint in its carrier, the block names
+// as numbers, or as strings for readers that cannot hold 64 bits. Without a hint
+// it appends nothing.
+func (h *HintAnswer) AppendRequest(dst []byte, form hint.Form) []byte {
+	if h.Reason != hint.Hinted {
+		return dst
+	}
+	return h.Carrier.AppendRequest(dst, h.MessageID, h.Endpoint, h.Names, form)
 }

@@ -1,7 +1,11 @@
 package engine
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/cairn-kv/cairn/engine/hint"
 )
@@ -18,6 +22,42 @@ type HintConfig struct {
 	// Stride is the number of ports between two ranks' endpoints. 0 means 1;
 	// engines with DP attention use tp_size / dp_size.
 	Stride int
+	// Endpoints are the control endpoints by dp rank, for engines whose ports
+	// follow no stride: of all ranks or none. Exclusive with Endpoint. See
+	// hint.Ports for what follows from an engine's settings.
+	Endpoints map[int]string
+	// TP is the number of TP shards that peers dial, at ports of their own
+	// behind the endpoint. 0 means the number of Source.Shards, or unknown if
+	// there are none. Hints do not pass between widths that are known to differ.
+	TP int
+	// Carrier is where in a request the worker wants its hints: one of
+	// hint.Carriers. Empty means kv_hint.
+	Carrier string
+	// Link names the kind of link it is fetched over, to which costs are known
+	// and learnt. Sources of one name share them.
+	Link string
+}
+
+func (h *HintConfig) stride() int { return max(h.Stride, 1) }
+
+// clone is a copy that shares nothing with the caller's.
+func (h *HintConfig) clone() *HintConfig {
+	if h == nil {
+		return nil
+	}
+	c := *h
+	c.Endpoints = maps.Clone(h.Endpoints)
+	return &c
+}
+
+// endpoint is the control endpoint of a rank, "" if it has none.
+func (h *HintConfig) endpoint(rank int) string {
+	if h.Endpoint == "" {
+		return h.Endpoints[rank]
+	}
+	// A rank beyond the last port has no endpoint, and so is no source.
+	ep, _ := hint.RankEndpoint(h.Endpoint, rank, h.stride())
+	return ep
 }
 
 func (s *Source) validateHint(bad func(field, value, want string) error) error {
@@ -31,13 +71,81 @@ func (s *Source) validateHint(bad func(field, value, want string) error) error {
 	if h.Stride < 0 || h.Stride > 65535 {
 		return bad("hint.stride", strconv.Itoa(h.Stride), "wants the ports between two ranks, at least 1")
 	}
+	if _, ok := hint.ParseCarrier(h.Carrier); !ok {
+		return bad("hint.carrier", strconv.Quote(h.Carrier), "wants one of "+hint.Carriers)
+	}
+	if len(h.Link) > 256 {
+		return bad("hint.link", strconv.Quote(h.Link[:40]+"…"), "wants at most 256 bytes")
+	}
+	if n := len(s.Shards); h.TP < 0 || n > 0 && h.TP > 0 && h.TP != n {
+		return bad("hint.tp", strconv.Itoa(h.TP), fmt.Sprintf("wants the number of TP shards, %d of which are listed in shards", n))
+	}
+	if len(h.Endpoints) > 0 {
+		return s.validateEndpointsOfRanks(bad)
+	}
 	if h.Endpoint == "" {
 		return nil
 	}
-	if _, err := hint.RankEndpoint(h.Endpoint, s.ranks()-1, h.stride()); err != nil {
+	last, err := hint.RankEndpoint(h.Endpoint, s.ranks()-1, h.stride())
+	if err == nil {
+		_, err = hint.ShardEndpoint(last, max(s.width(), 1)-1)
+	}
+	if err != nil {
 		return bad("hint.endpoint", strconv.Quote(h.Endpoint), err.Error())
 	}
 	return nil
 }
 
-func (h *HintConfig) stride() int { return max(h.Stride, 1) }
+// validateEndpointsOfRanks checks endpoints that are given rank by rank.
+func (s *Source) validateEndpointsOfRanks(bad func(field, value, want string) error) error {
+	h := s.Hint
+	if h.Endpoint != "" {
+		return bad("hint.endpoint", strconv.Quote(h.Endpoint), "stands beside endpoints: give one endpoint, or one per dp rank")
+	}
+	var missing []string
+	for r := range s.ranks() {
+		if h.Endpoints[r] == "" {
+			missing = append(missing, strconv.Itoa(r))
+		}
+	}
+	if len(missing) > 0 {
+		return bad("hint.endpoints", fmt.Sprintf("%d endpoints", len(h.Endpoints)), "wants all dp ranks or none; missing: "+strings.Join(missing, ", "))
+	}
+	for _, r := range slices.Sorted(maps.Keys(h.Endpoints)) {
+		field, ep := fmt.Sprintf("hint.endpoints[%d]", r), h.Endpoints[r]
+		if r < 0 || r >= s.ranks() {
+			return bad(field, strconv.Quote(ep), fmt.Sprintf("is not a dp rank of the source, which has %d", s.ranks()))
+		}
+		if _, err := hint.ShardEndpoint(ep, max(s.width(), 1)-1); err != nil {
+			return bad(field, strconv.Quote(ep), err.Error())
+		}
+	}
+	return nil
+}
+
+// width is the number of TP shards that peers dial, 0 while unknown.
+func (s *Source) width() int {
+	if s.Hint != nil && s.Hint.TP > 0 {
+		return s.Hint.TP
+	}
+	return len(s.Shards)
+}
+
+// candidate is what decisions see of a rank in a domain. Depth, block size, load
+// and what freshness says are per query.
+func (s *source) candidate(rank int, d Domain) hint.Candidate {
+	at := hint.Place{Source: s.spec.ID, Rank: rank}
+	c := hint.Candidate{Place: at, Domain: d, Role: s.role, Width: s.spec.width()}
+	if s.spec.Hint != nil {
+		c.Endpoint = s.spec.Hint.endpoint(rank)
+	}
+	if d == hint.Worker {
+		c.StateAgent = s.owned
+		return c
+	}
+	c.Key = ownerKey(s.engine.opt.Scope, s.spec.ID, rank)
+	// Declared statically: attached to its worker for as long as it is known.
+	c.Attached, c.AttachedTo, c.Projected = true, at, true
+	c.EngineLocal = s.spec.Protocol != VLLMResidencyV1
+	return c
+}

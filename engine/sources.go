@@ -18,12 +18,13 @@ import (
 
 // source is a source at work.
 type source struct {
-	engine *Engine
-	spec   Source
-	shard  int
-	role   hint.Role
-	owned  bool // has a cache owner; the worker is in state-agent mode
-	feeds  []*feed
+	engine  *Engine
+	spec    Source
+	shard   int
+	role    hint.Role
+	carrier hint.Carrier // where it wants its hints
+	owned   bool         // has a cache owner; the worker is in state-agent mode
+	feeds   []*feed
 
 	// Guarded by Engine.control; read through views by queries.
 	holders []*holder
@@ -46,7 +47,8 @@ type holder struct {
 	rank      int
 	domain    Domain
 	feeds     []*feed        // the streams that feed it, one per TP shard
-	candidate hint.Candidate // what decisions see of it; Depth and Hidden are per query
+	candidate hint.Candidate // what decisions see of it; what a query finds is added
+	peer      *peer          // what hints know of its place beside its blocks
 	sizes     blockSizes
 }
 
@@ -86,10 +88,7 @@ func (e *Engine) AddSource(ctx context.Context, s Source) error {
 		return err
 	}
 	s.Shards = slices.Clone(s.Shards)
-	if s.Hint != nil {
-		h := *s.Hint
-		s.Hint = &h
-	}
+	s.Hint = s.Hint.clone()
 	if s.Protocol == "" {
 		s.Protocol = FrameworkV1
 	}
@@ -97,6 +96,7 @@ func (e *Engine) AddSource(ctx context.Context, s Source) error {
 	src.owned, _ = owned(s.Protocol)
 	if s.Hint != nil {
 		src.role, _ = hint.ParseRole(s.Hint.WorkerType)
+		src.carrier, _ = hint.ParseCarrier(s.Hint.Carrier)
 	}
 	src.ctx, src.cancel = context.WithCancel(context.Background())
 	if _, taken := e.sources.LoadOrStore(s.ID, src); taken {
@@ -188,23 +188,10 @@ func (s *source) addHolder(ctx context.Context, rank int, d Domain, feeds []*fee
 		return nil, fmt.Errorf("engine: source %q rank %d %s: the index has no place: %w", s.spec.ID, rank, d, err)
 	}
 	h := &holder{id: id, src: s, rank: rank, domain: d, feeds: feeds}
-	at := hint.Place{Source: s.spec.ID, Rank: rank}
-	h.candidate = hint.Candidate{Place: at, Domain: d, Role: s.role}
-	if c := s.spec.Hint; c != nil && c.Endpoint != "" {
-		// A rank beyond the last port has no endpoint, and so is no source.
-		h.candidate.Endpoint, _ = hint.RankEndpoint(c.Endpoint, rank, c.stride())
-	}
-	switch d {
-	case hint.CacheOwner:
-		h.candidate.Key = ownerKey(s.engine.opt.Scope, s.spec.ID, rank)
-		// Declared statically: attached to its worker for as long as it is known.
-		h.candidate.Attached, h.candidate.AttachedTo, h.candidate.Projected = true, at, true
-		h.candidate.EngineLocal = s.spec.Protocol != VLLMResidencyV1
-	default:
-		h.candidate.StateAgent = s.owned
-	}
+	h.candidate = s.candidate(rank, d)
 	s.engine.control.Lock()
 	defer s.engine.control.Unlock()
+	h.peer = s.peer(rank)
 	s.holders = append(s.holders, h)
 	if s.started {
 		s.engine.show(s)
