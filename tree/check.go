@@ -218,8 +218,19 @@ func (c *checker) supports(id, class uint32, l lane, p int) error {
 }
 
 func (c *checker) inTable(name, tag uint64, run uint32, pos int) bool {
-	n, want := 0, tag<<tagShift|spot{run: run, pos: pos}.val()
-	cur := c.x.names.find(name, tag)
+	n := 0
+	if tag == 0 {
+		h := c.x.names.hash(name)
+		cur := c.x.names.find(h)
+		for e := cur.next(); e != 0; e = cur.next() {
+			if e == nameEntry(h, run, pos) && c.x.nameOf(e) == name {
+				n++
+			}
+		}
+		return n == 1
+	}
+	want := tag<<tagShift | spot{run: run, pos: pos}.val()
+	cur := c.x.own.find(name, tag)
 	for v := cur.next(); v != 0; v = cur.next() {
 		if v == want {
 			n++
@@ -243,8 +254,11 @@ func (c *checker) totals() error {
 			return fmt.Errorf("lane %d: %d own names, counted %d", id, n, x.lanes[id].own)
 		}
 	}
-	if x.names.live != c.shared+own {
-		return fmt.Errorf("%d names in the table, %d have a reason", x.names.live, c.shared+own)
+	if x.names.live != c.shared {
+		return fmt.Errorf("%d shared names in the table, %d have a reason", x.names.live, c.shared)
+	}
+	if x.own.live != own {
+		return fmt.Errorf("%d own names in the table, %d have a reason", x.own.live, own)
 	}
 	for id, n := range c.lanes {
 		if x.lanes[id].runs != n {

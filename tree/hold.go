@@ -201,11 +201,9 @@ func (x *Index) bury(at spot, lo, hi int) (endDied bool) {
 		if gone == 0 {
 			continue
 		}
-		at.pos = 0
-		val := at.val() + uint64(w)<<6
 		for b := gone; b != 0; b &= b - 1 {
-			p := bits.TrailingZeros64(b)
-			x.names.remove(names[w<<6+p].Load(), val+uint64(p))
+			p := w<<6 + bits.TrailingZeros64(b)
+			x.names.remove(x.names.hash(names[p].Load()), at.run, p)
 		}
 		clearNamed(at.hd, class, w, gone)
 	}

@@ -43,9 +43,10 @@ type Index struct {
 
 	// The writer's own.
 	logs       slab
-	names      table // name → block
-	exceptions table // (lane, block) → support list
-	siblings   table // (run, offset) → children there beyond the first
+	names      nameTable // name → block, where it is the run's
+	own        table     // (lane, name) → block, where it is the holder's own
+	exceptions table     // (lane, block) → support list
+	siblings   table     // (run, offset) → children there beyond the first
 
 	supports     []support
 	supportFree  uint32
@@ -68,8 +69,9 @@ type Index struct {
 	retired     []uint32
 
 	op         op
-	hashes     [maxHashes]uint64 // of names looked up together
-	touched    uint64            // keeps loads ahead of use from being optimised away
+	homes      [maxHomes]home // of names looked up together
+	grown      int            // names.grown when they were
+	touched    uint64         // keeps loads ahead of use from being optimised away
 	dead       bitmap
 	seen       []seenName
 	seenStamp  uint32
@@ -85,8 +87,14 @@ type Index struct {
 	readHook func()      // tests: called within a reader's walk
 }
 
-// maxHashes is how many names are looked up together at most.
-const maxHashes = 64
+// maxHomes is how many names are looked up together at most.
+const maxHomes = 64
+
+// home is what the writer has learned of a name that is not in the name table.
+type home struct {
+	hash uint64
+	free uint64 // where its search ended
+}
 
 // point names a place between two stores that readers can tell apart.
 type point uint8
@@ -139,7 +147,8 @@ func New(o Options) *Index {
 	x.sides.init(sideWords)
 	x.logs.init(logWords)
 	x.links.init(mix(seed, 1, 0))
-	x.names.init(mix(seed, 2, 0), manySegments)
+	x.names.init(mix(seed, 2, 0))
+	x.own.init(mix(seed, 4, 0), manySegments)
 	for i, t := range []*table{&x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
 		t.init(mix(seed, 3, uint64(i)), fewSegments)
 	}
@@ -159,7 +168,7 @@ func (x *Index) Step() bool {
 // Stats describes the index. See Writer.
 func (x *Index) Stats() Stats {
 	s := Stats{
-		Holders: x.holdersLive, Waiting: x.waitingAll, Names: x.names.live, Links: x.links.live,
+		Holders: x.holdersLive, Waiting: x.waitingAll, Names: x.names.live + x.own.live, Links: x.links.live,
 		Deferred: len(x.retired), Retries: x.retries.Load(), Pleas: x.pleasAnswered.Load(),
 	}
 	for i := range x.holders {
@@ -181,10 +190,10 @@ func (x *Index) Stats() Stats {
 	}
 	add(&x.sides)
 	add(&x.logs)
-	for _, t := range []*table{&x.names, &x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
+	for _, t := range []*table{&x.own, &x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
 		s.Bytes += t.bytes()
 	}
-	s.Bytes += x.links.bytes() + len(x.owners)*8 +
+	s.Bytes += x.names.bytes() + x.links.bytes() + len(x.owners)*8 +
 		cap(x.supports)*int(unsafe.Sizeof(support{})) + cap(x.waits)*int(unsafe.Sizeof(waiting{}))
 	return s
 }

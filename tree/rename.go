@@ -32,24 +32,29 @@ func (x *Index) rename(i int, at spot, exists bool) bool {
 
 // novel looks up the names of blocks [i, i+n), all at once, and reports whether
 // none of them is in the name table, so that nothing can mean another block.
-// Their hashes are left in x.hashes.
+// What it learned of their places there is left in x.homes.
 func (x *Index) novel(i, n int) bool {
 	if x.lanes[x.op.lane].own > 0 {
 		return false
 	}
-	hashes := x.hashes[:n]
-	for j := range hashes {
-		hashes[j] = x.names.hash(x.op.name(i+j), 0)
+	homes, pairs, stride := x.homes[:n], x.op.pairs[i*x.op.stride:], x.op.stride
+	touched := uint64(0)
+	for j := range homes {
+		h := x.names.hash(pairs[j*stride])
+		homes[j].hash = h
+		touched |= x.names.touch(h)
 	}
-	for j := range hashes {
-		x.touched |= x.names.touch(hashes[j])
-	}
-	for j, h := range hashes {
-		c := x.names.at(x.op.name(i+j), h)
-		if c.next() != 0 {
-			return false
+	x.touched = touched
+	for j := range homes {
+		c := x.names.find(homes[j].hash)
+		for e := c.next(); e != 0; e = c.next() {
+			if x.nameOf(e) == pairs[j*stride] {
+				return false
+			}
 		}
+		homes[j].free = c.i
 	}
+	x.grown = x.names.grown
 	return true
 }
 

@@ -9,14 +9,27 @@ type spot struct {
 	hd  []atomic.Uint64
 }
 
+// spotOf is the spot of a value of a table; spotAt that of an entry of the name
+// table.
 func (x *Index) spotOf(val uint64) spot {
 	run := uint32(val >> 16)
 	return spot{run: run, pos: int(val & 0xffff), hd: x.run(run)}
 }
 
+func (x *Index) spotAt(e uint64) spot {
+	run := entryRun(e)
+	return spot{run: run, pos: entryPos(e), hd: x.run(run)}
+}
+
+// nameOf is the shared name of the block an entry of the name table is about.
+func (x *Index) nameOf(e uint64) uint64 {
+	run := entryRun(e)
+	return x.run(run)[hBody+capOf(classOf(run))+entryPos(e)].Load()
+}
+
 func (s spot) class() uint32 { return classOf(s.run) }
 
-// val is the spot as a value of the name table.
+// val is the spot as a value of a table.
 func (s spot) val() uint64 { return plainVal | uint64(s.run)<<16 | uint64(s.pos) }
 
 // before is the position in front of s, in the parent run if s is a first one;
@@ -39,9 +52,12 @@ func (x *Index) before(s spot) (spot, bool) {
 // holder's equal name proves nothing.
 func (x *Index) resolve(name uint64) (spot, bool) {
 	id, shard := x.op.lane, int(x.op.shard)
-	c := x.names.find(name, 0)
-	for v := c.next(); v != 0; v = c.next() {
-		at := x.spotOf(v)
+	c := x.names.find(x.names.hash(name))
+	for e := c.next(); e != 0; e = c.next() {
+		at := x.spotAt(e)
+		if sharedNames(at.hd, at.class())[at.pos].Load() != name {
+			continue
+		}
 		slot := x.slot(at.hd, id)
 		if slot == nil {
 			continue
@@ -54,8 +70,8 @@ func (x *Index) resolve(name uint64) (spot, bool) {
 	if x.lanes[id].own == 0 {
 		return spot{}, false
 	}
-	c = x.names.find(name, uint64(id))
-	for v := c.next(); v != 0; v = c.next() {
+	o := x.own.find(name, uint64(id))
+	for v := o.next(); v != 0; v = o.next() {
 		at := x.spotOf(v & (1<<tagShift - 1))
 		slot := x.slot(at.hd, id)
 		l := lane(slot.Load())
@@ -90,10 +106,13 @@ func (x *Index) nameFresh(at spot, slot *atomic.Uint64, n, block int) {
 		p, name := from+i, x.op.name(block+i)
 		at.pos = p
 		twins := 0
-		c := x.names.find(name, 0)
-		for v := c.next(); v != 0; v = c.next() {
-			twins++
-			x.markTwin(uint32(v >> 16))
+		h := x.names.hash(name)
+		c := x.names.find(h)
+		for e := c.next(); e != 0; e = c.next() {
+			if x.nameOf(e) == name {
+				twins++
+				x.markTwin(entryRun(e))
+			}
 		}
 		if own != nil {
 			own[p].Store(name)
@@ -111,35 +130,31 @@ func (x *Index) nameFresh(at spot, slot *atomic.Uint64, n, block int) {
 		}
 		shared[p].Store(name)
 		setNamed(at.hd, class, p, p+1)
-		x.names.add(name, at.val())
+		x.names.add(h, at.run, p)
 	}
 }
 
 // nameNovel is nameFresh for names that novel found in no block.
 func (x *Index) nameNovel(at spot, n, block int) {
 	shared := sharedNames(at.hd, at.class())[at.pos : at.pos+n]
-	val := at.val()
 	for i := range shared {
-		name := x.op.name(block + i)
-		shared[i].Store(name)
-		x.names.addAt(x.hashes[i], name, val+uint64(i))
+		shared[i].Store(x.op.name(block + i))
+		if home := &x.homes[i]; x.grown == x.names.grown {
+			x.names.addAt(home.hash, home.free, at.run, at.pos+i)
+		} else {
+			x.names.add(home.hash, at.run, at.pos+i)
+		}
 	}
 	setNamed(at.hd, at.class(), at.pos, at.pos+n)
 }
 
 // warm loads the places of names in the name table ahead of their use.
 func (x *Index) warm(names []uint64) {
-	for len(names) > 0 {
-		n := min(len(names), len(x.hashes))
-		hashes := x.hashes[:n]
-		for j := range hashes {
-			hashes[j] = x.names.hash(names[j], 0)
-		}
-		for _, h := range hashes {
-			x.touched |= x.names.touch(h)
-		}
-		names = names[n:]
+	touched := uint64(0)
+	for _, name := range names {
+		touched |= x.names.touch(x.names.hash(name))
 	}
+	x.touched = touched
 }
 
 // nameKnown gives the holder a name for a position it does not hold yet but

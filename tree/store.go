@@ -113,14 +113,25 @@ func (x *Index) surelyDistinct(n int) bool {
 		}
 		return true
 	}
+	if n <= 20 {
+		var filter [32]uint64
+		return x.meetNowhere(filter[:], n)
+	}
 	var filter [128]uint64
+	return x.meetNowhere(filter[:], n)
+}
+
+// meetNowhere sets a bit of a filter for each name, and reports whether all
+// were free. The filter's length is a power of two.
+func (x *Index) meetNowhere(filter []uint64, n int) bool {
+	mask, pairs, stride := uint64(len(filter)-1), x.op.pairs, x.op.stride
 	for i := 0; i < n; i++ {
-		h := x.op.name(i) * 0x9e3779b97f4a7c15 >> 51
-		b := uint64(1) << (h & 63)
-		if filter[h>>6]&b != 0 {
+		h := pairs[i*stride] * 0x9e3779b97f4a7c15 >> 48
+		w, b := &filter[h>>6&mask], uint64(1)<<(h&63)
+		if *w&b != 0 {
 			return false
 		}
-		filter[h>>6] |= b
+		*w |= b
 	}
 	return true
 }
@@ -144,7 +155,7 @@ func (x *Index) chain(at place, i, n int) {
 		here, k, fresh := x.locate(at, i, n)
 		if k == 0 {
 			want := fresh
-			fresh = min(fresh, len(x.hashes))
+			fresh = min(fresh, len(x.homes))
 			novel := x.novel(i, fresh)
 			if !novel && x.renames(i, fresh) {
 				continue

@@ -112,12 +112,12 @@ func (x *Index) makeOwn(at spot, slot *atomic.Uint64) lane {
 }
 
 func (x *Index) addOwnName(id uint32, name uint64, at spot) {
-	x.names.add(name, uint64(id)<<tagShift|at.val())
+	x.own.add(name, uint64(id)<<tagShift|at.val())
 	x.lanes[id].own++
 }
 
 func (x *Index) dropOwnName(id uint32, name uint64, at spot) {
-	if x.names.remove(name, uint64(id)<<tagShift|at.val()) {
+	if x.own.remove(name, uint64(id)<<tagShift|at.val()) {
 		x.lanes[id].own--
 	}
 }

@@ -3,8 +3,8 @@ package tree
 import "math/bits"
 
 // A table is cut into segments that grow one at a time, so that growth never
-// copies more than a small part of it at once: the table of names into many,
-// tables of what is rare into few.
+// copies more than a small part of it at once: the table of own names into
+// many, tables of what is rare into few.
 const (
 	manySegments = 128
 	fewSegments  = 16
@@ -74,26 +74,9 @@ func (c *cursor) next() uint64 {
 	}
 }
 
-// at is the cursor of a key whose hash is known.
-func (t *table) at(key, hash uint64) cursor {
-	return cursor{s: t.seg[hash>>t.shift], i: hash, key: key}
-}
-
-// touch loads the home place of a hash and returns what is there. The loads of
-// many hashes in a row overlap, where look-ups one after the other would each
-// wait for memory alone.
-func (t *table) touch(hash uint64) uint64 {
-	s := t.seg[hash>>t.shift]
-	if len(s) == 0 {
-		return 0
-	}
-	return s[hash&(uint64(len(s))-1)].val
-}
-
 // add puts in one more value of the key; the tag is the value's top bits.
-func (t *table) add(key, val uint64) { t.addAt(t.hash(key, val>>tagShift), key, val) }
-
-func (t *table) addAt(h, key, val uint64) {
+func (t *table) add(key, val uint64) {
+	h := t.hash(key, val>>tagShift)
 	n := h >> t.shift
 	if s := t.seg[n]; (int(t.used[n])+1)*4 > len(s)*3 {
 		t.grow(n)

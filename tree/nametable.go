@@ -1,0 +1,180 @@
+package tree
+
+import "math/bits"
+
+const (
+	nameSegments = 512
+	nameStart    = 8      // entries of a segment when new
+	nameSegment  = 64 - 9 // a hash's bits from here on choose the segment
+	nameTag      = 43
+	nameTagMask  = 1<<(64-nameTag) - 1
+	namePos      = 11
+)
+
+// nameTable is E: the blocks that are called by a name which all their holders
+// share. It is the writer's own: no reader ever looks into it.
+//
+// An entry is one word; the name itself stands in the run, so that the table is
+// half as large and a name nobody knows is told by one line of memory:
+//
+//	21 bits of the name's hash | run 32 | position 11
+//
+// The bits of the hash choose the place in the segment, so that nothing has to
+// be hashed again when a segment grows or a gap is closed; what the place does
+// not use of them tells other names apart before their runs are looked at. The
+// hash's top bits choose the segment. Open addressing with linear probing; a
+// deletion closes the gap behind it. An entry is never zero: a run's number is
+// not.
+type nameTable struct {
+	seed uint64
+	seg  [][]uint64
+	used []int32
+	live int
+	// grown is how often a segment was made anew: what was learned of a place
+	// before then is void.
+	grown int
+}
+
+func (t *nameTable) init(seed uint64) {
+	t.seed = seed
+	t.seg, t.used = make([][]uint64, nameSegments), make([]int32, nameSegments)
+}
+
+func (t *nameTable) hash(name uint64) uint64 {
+	hi, lo := bits.Mul64(name^t.seed, 0x9e3779b97f4a7c15)
+	return hi ^ lo
+}
+
+// nameEntry is the entry of a block whose name has a hash.
+func nameEntry(hash uint64, run uint32, pos int) uint64 {
+	return hash<<nameTag | uint64(run)<<namePos | uint64(pos)
+}
+
+func entryRun(e uint64) uint32 { return uint32(e >> namePos) }
+func entryPos(e uint64) int    { return int(e & (1<<namePos - 1)) }
+
+// nameCursor walks the entries that may be of one name.
+type nameCursor struct {
+	s   []uint64
+	i   uint64
+	tag uint64
+}
+
+// find begins the entries of a name's hash. The caller compares the name.
+func (t *nameTable) find(hash uint64) nameCursor {
+	tag := hash & nameTagMask
+	return nameCursor{s: t.seg[hash>>nameSegment], i: tag, tag: tag}
+}
+
+// next returns the next entry, or 0 when there are no more.
+func (c *nameCursor) next() uint64 {
+	if len(c.s) == 0 {
+		return 0
+	}
+	mask := uint64(len(c.s)) - 1
+	for {
+		e := c.s[c.i&mask]
+		if e == 0 { // and i stays here
+			return 0
+		}
+		c.i++
+		if e>>nameTag == c.tag {
+			return e
+		}
+	}
+}
+
+// touch loads the home place of a hash and returns what is there. The loads of
+// many hashes in a row overlap, where look-ups one after the other would each
+// wait for memory alone.
+func (t *nameTable) touch(hash uint64) uint64 {
+	s := t.seg[hash>>nameSegment]
+	if len(s) == 0 {
+		return 0
+	}
+	return s[hash&nameTagMask&(uint64(len(s))-1)]
+}
+
+// add puts in one more block of a name.
+func (t *nameTable) add(hash uint64, run uint32, pos int) {
+	n := hash >> (64 - 9)
+	s := t.seg[n]
+	if (int(t.used[n])+1)*8 > len(s)*5 {
+		s = t.grow(n)
+	}
+	putName(s, nameEntry(hash, run, pos))
+	t.used[n]++
+	t.live++
+}
+
+// addAt is add where the search for the name has ended at a free place, and no
+// segment has grown since.
+func (t *nameTable) addAt(hash, free uint64, run uint32, pos int) {
+	n := hash >> nameSegment
+	s := t.seg[n]
+	if i := free & (uint64(len(s)) - 1); (int(t.used[n])+1)*8 <= len(s)*5 && s[i] == 0 {
+		s[i] = nameEntry(hash, run, pos)
+		t.used[n]++
+		t.live++
+		return
+	}
+	t.add(hash, run, pos)
+}
+
+func putName(s []uint64, e uint64) {
+	mask := uint64(len(s)) - 1
+	i := e >> nameTag
+	for s[i&mask] != 0 {
+		i++
+	}
+	s[i&mask] = e
+}
+
+func (t *nameTable) grow(n uint64) []uint64 {
+	old := t.seg[n]
+	s := make([]uint64, max(nameStart, 2*len(old)))
+	for _, e := range old {
+		if e != 0 {
+			putName(s, e)
+		}
+	}
+	t.seg[n] = s
+	t.grown++
+	return s
+}
+
+// remove takes a block's entry away.
+func (t *nameTable) remove(hash uint64, run uint32, pos int) {
+	n := hash >> (64 - 9)
+	s := t.seg[n]
+	mask := uint64(len(s)) - 1
+	e := nameEntry(hash, run, pos)
+	i := e >> nameTag
+	for s[i&mask] != e {
+		i++
+	}
+	hole := i & mask
+	for i = hole; ; {
+		i = (i + 1) & mask
+		e := s[i]
+		if e == 0 {
+			break
+		}
+		home := e >> nameTag & mask
+		if (i-home)&mask >= (i-hole)&mask { // the hole lies on this entry's way
+			s[hole] = e
+			hole = i
+		}
+	}
+	s[hole] = 0
+	t.used[n]--
+	t.live--
+}
+
+func (t *nameTable) bytes() int {
+	n := 0
+	for i := range t.seg {
+		n += cap(t.seg[i]) * 8
+	}
+	return n
+}
