@@ -115,6 +115,7 @@ var arrows = []struct {
 	{"ingest/wire", []string{"tree/content"}},
 	{"ingest/zmtp", nil},
 	{"ingest/seq", nil},
+	{"ingest/journal", nil},
 	{"ingest/topic", nil},
 	{"ingest/bound", []string{"ingest", "ingest/topic", "ingest/wire", "ingest/zmtp"}},
 	{"engine/discover", nil},
@@ -202,9 +203,9 @@ var roles = []struct {
 	only   []string // no non-test file elsewhere imports it
 }{
 	{"github.com/go-zeromq/zmq4", []string{"ingest/zmtp"}, []string{"ingest/zmtp", "perf/..."}},
-	{"github.com/cespare/xxhash/v2", []string{"engine/...", "ingest"}, []string{"engine/...", "ingest", "perf/...", "cmd/..."}},
+	{"github.com/cespare/xxhash/v2", []string{"engine/...", "ingest"}, []string{"engine/...", "ingest", "ingest/journal", "perf/...", "cmd/..."}},
 	{"github.com/puzpuzpuz/xsync/v3", []string{"engine/...", "ingest"}, []string{"engine/...", "ingest", "perf/..."}},
-	{"github.com/klauspost/compress", []string{"cmd/...", "perf/..."}, []string{"cmd/...", "perf/...", "engine/server"}},
+	{"github.com/klauspost/compress", []string{"cmd/...", "perf/..."}, []string{"cmd/...", "perf/...", "engine/server", "ingest/journal"}},
 	{"go.uber.org/automaxprocs", []string{"cmd/cairn"}, []string{"cmd/cairn"}},
 }
 
