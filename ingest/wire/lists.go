@@ -101,12 +101,36 @@ func (d *Decoder) tokenList(c *cursor, ev *Event) {
 	ev.Tokens = d.tokens
 }
 
+// aloneTokens is how many token ids are read one by one before groups is asked
+// again. Where it took some and stopped, the one that stopped it is among three.
+const (
+	aloneTokens = 64
+	stopTokens  = 3
+)
+
 // numbers reads n token ids and appends them to dst. Text among them makes the
 // tokens of ev opaque; ev is nil where text is not allowed.
 func (d *Decoder) numbers(c *cursor, dst []uint32, n int, ev *Event) []uint32 {
 	from := len(dst)
 	dst = slices.Grow(dst, n)[:from+n]
 	out := dst[from:]
+	for len(out) > 0 {
+		k, size := groups(out, c.b[c.i:])
+		out = out[k:]
+		c.i += size
+		alone := aloneTokens
+		if k >= aloneTokens {
+			alone = stopTokens
+		}
+		alone = min(alone, len(out))
+		d.alone(c, out[:alone], ev)
+		out = out[alone:]
+	}
+	return dst
+}
+
+// alone reads token ids one by one.
+func (d *Decoder) alone(c *cursor, out []uint32, ev *Event) {
 	b, i := c.b, c.i
 	for k := range out {
 		if len(b)-i >= 5 {
@@ -135,7 +159,6 @@ func (d *Decoder) numbers(c *cursor, dst []uint32, n int, ev *Event) []uint32 {
 		i = c.i
 	}
 	c.i = i
-	return dst
 }
 
 // token reads one token id.

@@ -28,6 +28,10 @@ func Append(dst []uint64, tokens []uint32, unit, lookahead int, first, rest uint
 	if keys != nil {
 		keyed = min(n, len(keys.Ends))
 	}
+	if unit == 16 && lookahead == 0 && keyed == 0 {
+		dst = append(dst, hashPlain(tokens[:16], first))
+		return appendSixteens(dst, tokens[16:], rest)
+	}
 	seed := first
 	for i := range n {
 		window := tokens[i*unit : i*unit+unit+lookahead]

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -88,6 +89,7 @@ func TestWindowsAndSizes(t *testing.T) {
 	}{
 		{"eagle", seq(1, 9), 4, 1, []uint64{1914873892905420881, 1929047464662796003}, 13136491855314414045},
 		{"size 16", seq(1, 32), 16, 0, []uint64{16863443419780771464, 2287610619914608821}, 12466389667045779788},
+		{"size 16 and a tail", append(seq(1, 32), seq(1, 15)...), 16, 0, []uint64{16863443419780771464, 2287610619914608821}, 12466389667045779788},
 		{"size 1", seq(1, 2), 1, 0, []uint64{14426539925402682893, 132880511001376177}, 12095906288214270103},
 		{"size 128, equal blocks", repeat(7, 256), 128, 0, []uint64{16733376827091874706, 16733376827091874706}, 9483249257757458575},
 		{"zeros", repeat(0, 4), 4, 0, []uint64{13277122834585657784}, 0},
@@ -276,5 +278,17 @@ func TestMultimodalPaddedNumbersDiffer(t *testing.T) {
 			t.Errorf("%s: %d and %d, %v; seen %v", id, a, b, ok, seen)
 		}
 		seen[a] = true
+	}
+}
+
+// TestSixteens compares the way of the commonest unit with the general one.
+func TestSixteens(t *testing.T) {
+	rng := rand.New(rand.NewPCG(16, 64))
+	for range 200 {
+		tokens := make([]uint32, rng.IntN(200))
+		for i := range tokens {
+			tokens[i] = rng.Uint32() >> rng.IntN(32)
+		}
+		plain(t, tokens, 16, 0, Seeds{First: rng.Uint64(), Rest: rng.Uint64()})
 	}
 }
