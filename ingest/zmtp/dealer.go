@@ -1,0 +1,86 @@
+package zmtp
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-zeromq/zmq4"
+)
+
+// Dealer is a connected DEALER socket with one peer: the client of a replay
+// endpoint. One goroutine calls Send and Next; Close may be called by any.
+type Dealer struct {
+	c       *Conn
+	silence time.Duration
+	out     []byte
+}
+
+// DialDealer connects to a ROUTER at o.Endpoint and performs the handshake.
+// Topics and Heartbeat of o are not used; its HeartbeatInterval is not either,
+// for what waits here waits for an answer: Next fails with
+// os.ErrDeadlineExceeded when nothing came for silence (at most; 0 waits for
+// ever). Cancelling ctx closes the connection.
+func DialDealer(ctx context.Context, o Options, silence time.Duration) (*Dealer, error) {
+	o.setDefaults()
+	network, address, err := splitEndpoint(o.Endpoint, false)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	dctx, stop := context.WithTimeout(ctx, o.HandshakeTimeout)
+	nc, err := o.DialContext(dctx, network, address)
+	stop()
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("zmtp: dial %s: %w", o.Endpoint, err)
+	}
+	c := newConn(ctx, nc, &o)
+	c.heartbeat = nil
+	if o.Plain != nil {
+		c.raw.security = plainClient{as: o.Plain}
+	}
+	rest := max(o.HandshakeTimeout-time.Since(start), time.Millisecond)
+	if c.zc, err = handshake(c.raw, zmq4.Dealer, false, rest, nil); err != nil {
+		c.Close()
+		return nil, c.cause(err)
+	}
+	return &Dealer{c: c, silence: silence}, nil
+}
+
+// Send sends one message, all frames by one write.
+func (d *Dealer) Send(frames ...[]byte) error {
+	d.out = d.out[:0]
+	for i, f := range frames {
+		flags := byte(flagMore)
+		if i == len(frames)-1 {
+			flags = 0
+		}
+		d.out = appendFrame(d.out, flags, f)
+	}
+	d.c.send.Lock()
+	defer d.c.send.Unlock()
+	if err := d.c.raw.SetWriteDeadline(time.Now().Add(d.c.timeout)); err != nil {
+		return d.c.cause(err)
+	}
+	_, err := d.c.raw.Write(d.out)
+	return d.c.cause(err)
+}
+
+// Next waits for the next message and answers PINGs. The message is valid until
+// the next call. After an error the connection is of no more use.
+func (d *Dealer) Next() (Message, error) {
+	// A deadline for each wait, not for each message: what is in the buffer
+	// needs none.
+	if d.silence > 0 && d.c.raw.br.Buffered() == 0 {
+		if err := d.c.raw.SetReadDeadline(time.Now().Add(d.silence)); err != nil {
+			return Message{}, d.c.cause(err)
+		}
+	}
+	return d.c.Next()
+}
+
+// Close closes the connection; a Next that waits returns ErrClosed.
+func (d *Dealer) Close() error { return d.c.Close() }
