@@ -3,6 +3,7 @@ package residency
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -61,7 +62,10 @@ type Control interface {
 func ParseCleared(event []byte) (Domains, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(event, &fields); err != nil {
-		return 0, err
+		return 0, fmt.Errorf("residency: cleared event: want a JSON object: %w", err)
+	}
+	if fields == nil { // null
+		return 0, ErrDomain
 	}
 	raw, stated := fields["domain"]
 	if !stated {

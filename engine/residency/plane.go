@@ -5,8 +5,8 @@ import "context"
 // Plane is what a slot's life is made of: streams and an index. The engine
 // implements it; tests give one that can fail and wait at every step.
 //
-// Calls about one slot come one after the other, except Fence, Publish and
-// Status, which may come at any time, and never wait for a stream. A call whose
+// Calls about one slot come one after the other, except Clear, Fence, Publish
+// and Status, which may come at any time, and never wait for a stream. A call whose
 // context ends returns soon, having undone what it began.
 //
 // The plane reports through [Registry.Fault], [Registry.Ended] and
@@ -32,6 +32,9 @@ type Plane interface {
 	// ctx does, they are cut off and the error says so; nothing is left either
 	// way. Stopping what was never opened does nothing.
 	Stop(ctx context.Context, s SlotID, generation uint64, drain Domains) error
+	// Clear empties domains of a slot and voids nothing: what is on its way
+	// comes after it. It says so in what the domains' word is worth.
+	Clear(ctx context.Context, s SlotID, d Domains) error
 	// Fence voids both domains at once: nothing of the slot is visible when it
 	// returns, and nothing that is on its way ever will be. It is called on the
 	// goroutine that called Fault.

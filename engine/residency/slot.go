@@ -1,0 +1,184 @@
+package residency
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// slot is the state machine of one slot: what may follow what, and nothing that
+// takes time. Guarded by Registry.mu.
+type slot struct {
+	source Source
+	keeper *keeper
+
+	state      State
+	flags      Flags
+	generation uint64
+	ready      bool        // the ingress of this generation is open, and nothing has gone wrong since
+	attachment *Attachment // nil once withdrawn
+	bound      bool        // an attachment is to be withdrawn and stopped
+	record     *record     // whose attachment it is, or was until the slot is detached
+	culprit    uint64      // incarnation that earned the flags
+	hint       *HintSource // of the last intent
+	proven     bool        // a complete registration was served: there may be entries worth keeping
+
+	// changes counts what puts a verdict in doubt; see Registry.judge.
+	changes uint64
+	route   *Route // as published; nil before the first
+
+	reason   string
+	since    time.Time
+	attaches uint64
+	stale    uint64
+}
+
+var (
+	errAttached = errors.New("already attached")
+	errEnded    = errors.New("the attachment ended while it was being made")
+)
+
+// attach begins the next generation for an intent. ready stays false until the
+// ingress is open.
+func (s *slot) attach(rec *record, recordID func(publisher, generation uint64) uint64) (Attachment, error) {
+	switch {
+	case s.flags&WorkerFailed != 0:
+		return Attachment{}, ErrFenced
+	case s.state != Detached:
+		return Attachment{}, errAttached
+	}
+	if err := s.accepts(&rec.Intent); err != nil {
+		return Attachment{}, err
+	}
+	s.generation++
+	s.state, s.ready, s.bound, s.record = Attached, false, true, rec
+	s.hint = rec.Hint // another intent's would be stale
+	s.attachment = &Attachment{
+		Source:      s.source,
+		Generation:  s.generation,
+		Record:      recordID(s.source.Publisher, s.generation),
+		Producer:    rec.Producer,
+		Incarnation: rec.Incarnation,
+		Worker:      rec.Worker,
+		Endpoints:   rec.Endpoints,
+		Topic:       rec.Topic,
+		Hint:        rec.Hint,
+		ImageToken:  rec.ImageToken,
+		VideoToken:  rec.VideoToken,
+	}
+	s.note("attaching")
+	return *s.attachment, nil
+}
+
+// accepts refuses an intent that differs from the slot in what never changes.
+func (s *slot) accepts(i *Intent) error {
+	num := func(n int) string { return strconv.Itoa(n) }
+	for _, f := range []struct{ field, have, got string }{
+		{"global_dp_rank", strconv.FormatUint(uint64(s.source.Rank), 10), strconv.FormatUint(uint64(i.Worker.Rank), 10)},
+		{"kv_state_endpoint", s.source.KVStateEndpoint, i.KVStateEndpoint},
+		{"indexer_domain_id", s.source.Domain, i.Domain},
+		{"kv_block_size", num(s.source.BlockSize), num(i.BlockSize)},
+		{"ingress_protocol", s.source.Protocol.String(), i.Protocol.String()},
+		{"model", s.source.Model, i.Model},
+		{"shards", num(s.source.Shards), num(len(i.Endpoints))},
+	} {
+		if f.have != f.got {
+			return &ImmutableError{Owner: s.source.Owner, Field: f.field, Have: f.have, Got: f.got}
+		}
+	}
+	return nil
+}
+
+// current reports whether a generation is the one that is attached; what an
+// older one says is counted.
+func (s *slot) current(generation uint64) bool {
+	if s.state == Attached && s.generation == generation {
+		return true
+	}
+	s.stale++
+	return false
+}
+
+// fault takes the slot out of use. Only a source fault fences.
+func (s *slot) fault(f Fault, reason string) {
+	s.ready, s.culprit = false, s.record.Incarnation
+	if s.state == Attached {
+		s.state = Quarantined
+	}
+	switch f {
+	case FaultSource:
+		s.flags |= WorkerFailed | CacheOwnerFailed | SourceFailed
+		s.state = Fenced
+	case FaultCacheOwner:
+		s.flags |= CacheOwnerFailed
+	case FaultWorker:
+		s.flags |= WorkerFailed
+	}
+	s.note(fmt.Sprintf("%s fault: %s", f, reason))
+}
+
+// quarantine takes the slot out of use until it is attached again.
+func (s *slot) quarantine(reason string) {
+	s.ready = false
+	if s.state == Attached {
+		s.state = Quarantined
+		s.note(reason)
+	}
+}
+
+// detached ends a detach: nobody is attached. The flags stay.
+func (s *slot) detached(reason string) {
+	s.state, s.ready, s.attachment, s.bound, s.record = Detached, false, nil, false, nil
+	if s.flags == 0 {
+		s.note(reason)
+	}
+}
+
+func (s *slot) note(reason string) { s.reason, s.since = reason, time.Now() }
+
+// serves reports whether the slot is attached and ready for an intent.
+func (s *slot) serves(rec *record) bool {
+	return s.state == Attached && s.ready && s.record == rec
+}
+
+// changed reports in which field two bodies of one intent differ; "" in none.
+func changed(have, got *Intent) (field, was, is string) {
+	num := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	token := func(p *uint32) string {
+		if p == nil {
+			return ""
+		}
+		return num(uint64(*p))
+	}
+	hint := func(h *HintSource) string {
+		if h == nil {
+			return ""
+		}
+		return h.WorkerType + " " + h.ControlEndpoint
+	}
+	for _, f := range []struct{ field, have, got string }{
+		{"target_host", num(have.TargetHost), num(got.TargetHost)},
+		{"producer_instance", num(have.Producer), num(got.Producer)},
+		{"intent_incarnation", num(have.Incarnation), num(got.Incarnation)},
+		{"cache_owner_id", string(have.Owner), string(got.Owner)},
+		{"worker.id", num(have.Worker.ID), num(got.Worker.ID)},
+		{"worker.rank", num(uint64(have.Worker.Rank)), num(uint64(got.Worker.Rank))},
+		{"model", have.Model, got.Model},
+		{"kv_state_endpoint", have.KVStateEndpoint, got.KVStateEndpoint},
+		{"indexer_domain_id", have.Domain, got.Domain},
+		{"kv_block_size", strconv.Itoa(have.BlockSize), strconv.Itoa(got.BlockSize)},
+		{"ingress_protocol", have.Protocol.String(), got.Protocol.String()},
+		{"raw_zmq_endpoint", strings.Join(have.Endpoints, ","), strings.Join(got.Endpoints, ",")},
+		{"raw_topic", have.Topic, got.Topic},
+		{"image_token_id", token(have.ImageToken), token(got.ImageToken)},
+		{"video_token_id", token(have.VideoToken), token(got.VideoToken)},
+		{"router_hint_source", hint(have.Hint), hint(got.Hint)},
+	} {
+		if f.have != f.got {
+			return f.field, f.have, f.got
+		}
+	}
+	return "", "", ""
+}
