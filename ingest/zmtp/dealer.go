@@ -11,17 +11,14 @@ import (
 // Dealer is a connected DEALER socket with one peer: the client of a replay
 // endpoint. One goroutine calls Send and Next; Close may be called by any.
 type Dealer struct {
-	c       *Conn
-	silence time.Duration
-	out     []byte
+	c   *Conn
+	out []byte
 }
 
 // DialDealer connects to a ROUTER at o.Endpoint and performs the handshake.
-// Topics and Heartbeat of o are not used; its HeartbeatInterval is not either,
-// for what waits here waits for an answer: Next fails with
-// os.ErrDeadlineExceeded when nothing came for silence (at most; 0 waits for
-// ever). Cancelling ctx closes the connection.
-func DialDealer(ctx context.Context, o Options, silence time.Duration) (*Dealer, error) {
+// Topics, Heartbeat and the intervals of o are not used: who waits here waits
+// for an answer, and says for how long. Cancelling ctx closes the connection.
+func DialDealer(ctx context.Context, o Options) (*Dealer, error) {
 	o.setDefaults()
 	network, address, err := splitEndpoint(o.Endpoint, false)
 	if err != nil {
@@ -47,7 +44,7 @@ func DialDealer(ctx context.Context, o Options, silence time.Duration) (*Dealer,
 		c.Close()
 		return nil, c.cause(err)
 	}
-	return &Dealer{c: c, silence: silence}, nil
+	return &Dealer{c: c}, nil
 }
 
 // Send sends one message, all frames by one write.
@@ -70,12 +67,13 @@ func (d *Dealer) Send(frames ...[]byte) error {
 }
 
 // Next waits for the next message and answers PINGs. The message is valid until
-// the next call. After an error the connection is of no more use.
-func (d *Dealer) Next() (Message, error) {
+// the next call. It fails with os.ErrDeadlineExceeded when nothing comes for
+// silence. After an error the connection is of no more use.
+func (d *Dealer) Next(silence time.Duration) (Message, error) {
 	// A deadline for each wait, not for each message: what is in the buffer
 	// needs none.
-	if d.silence > 0 && d.c.raw.br.Buffered() == 0 {
-		if err := d.c.raw.SetReadDeadline(time.Now().Add(d.silence)); err != nil {
+	if d.c.raw.br.Buffered() == 0 {
+		if err := d.c.raw.SetReadDeadline(time.Now().Add(silence)); err != nil {
 			return Message{}, d.c.cause(err)
 		}
 	}

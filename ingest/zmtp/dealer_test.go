@@ -34,9 +34,9 @@ func routerTest(t *testing.T, c RouterConfig) *Router {
 	return r
 }
 
-func dealerTest(t *testing.T, endpoint string, silence time.Duration) *Dealer {
+func dealerTest(t *testing.T, endpoint string) *Dealer {
 	t.Helper()
-	d, err := DialDealer(within(t, time.Minute), Options{Endpoint: endpoint}, silence)
+	d, err := DialDealer(within(t, time.Minute), Options{Endpoint: endpoint})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,13 +45,13 @@ func dealerTest(t *testing.T, endpoint string, silence time.Duration) *Dealer {
 }
 
 func TestDealerAsksARouter(t *testing.T) {
-	d := dealerTest(t, routerTest(t, RouterConfig{Handle: counting}).Addr(), 0)
+	d := dealerTest(t, routerTest(t, RouterConfig{Handle: counting}).Addr())
 	for _, n := range []uint64{3, 0, 5000} {
 		if err := d.Send(nil, seqFrame(n)); err != nil {
 			t.Fatal(err)
 		}
 		for i := range n {
-			m, err := d.Next()
+			m, err := d.Next(time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,11 +81,11 @@ func TestDealerAsksAStockRouter(t *testing.T) {
 		}
 		served <- err
 	}()
-	d := dealerTest(t, "tcp://"+stock.Addr().String(), 0)
+	d := dealerTest(t, "tcp://"+stock.Addr().String())
 	if err := d.Send(nil, seqFrame(5)); err != nil {
 		t.Fatal(err)
 	}
-	m, err := d.Next()
+	m, err := d.Next(time.Minute)
 	if err := <-served; err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +120,8 @@ func TestStockDealerAsksARouter(t *testing.T) {
 }
 
 func TestDealerSilence(t *testing.T) {
-	d := dealerTest(t, routerTest(t, RouterConfig{Handle: counting}).Addr(), 50*time.Millisecond)
-	if _, err := d.Next(); !errors.Is(err, os.ErrDeadlineExceeded) {
+	d := dealerTest(t, routerTest(t, RouterConfig{Handle: counting}).Addr())
+	if _, err := d.Next(50 * time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("Next = %v, want a deadline", err)
 	}
 }
@@ -132,7 +132,7 @@ func TestRouterCloseEndsHandlers(t *testing.T) {
 		close(entered)
 		<-ctx.Done()
 	}})
-	d := dealerTest(t, r.Addr(), 0)
+	d := dealerTest(t, r.Addr())
 	if err := d.Send(nil, seqFrame(0)); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestRouterCloseEndsHandlers(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Next(); err == nil {
+	if _, err := d.Next(time.Minute); err == nil {
 		t.Fatal("a closed router answers")
 	}
 }
