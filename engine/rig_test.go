@@ -71,13 +71,14 @@ func remove(medium, owner string, names ...uint64) event {
 // dialect turns events into a payload.
 type dialect struct {
 	name     string
-	protocol string // the ingress protocol with owned residency that goes with it
+	protocol string       // the ingress protocol with owned residency that goes with it
+	carrier  hint.Carrier // where its workers want hints
 	append   func(b []byte, e event) []byte
 }
 
 var dialects = []dialect{
-	{"sglang", HiCacheV1, appendSGLang},
-	{"vllm", HiCacheV1, appendVLLM},
+	{"sglang", HiCacheV1, hint.EngineArgument, appendSGLang},
+	{"vllm", HiCacheV1, hint.TransferParams, appendVLLM},
 }
 
 // appendSGLang writes what SGLang's releases do: worker events as arrays with

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cairn-kv/cairn/engine/hint"
+	"github.com/cairn-kv/cairn/ingest/zmtp"
+	"github.com/cairn-kv/cairn/perf/pair"
 	"github.com/cairn-kv/cairn/tree"
 )
 
@@ -20,125 +22,72 @@ import (
 
 const hintPort = 23280
 
-// pair is a fake pair of cache libraries: it does with a hint what the real
-// ones do, and counts. What a shard of the source holds is told by the test.
-type pair struct {
-	tp   int
-	pool []map[uint64]bool // per shard of the source
+const promptTokens = 256
 
-	fetches, blocks, spans []int // per shard
-	bytes, tokens, failed  int
-}
-
-const (
-	bytesPerBlock = 28 * 8 * 128 * 2 * 2 * blockTokens // layers, heads, size, K and V, bf16
-	promptTokens  = 256
-)
-
-func newPair(tp int) *pair {
-	p := &pair{tp: tp, fetches: make([]int, tp), blocks: make([]int, tp), spans: make([]int, tp)}
-	for range tp {
-		p.pool = append(p.pool, map[uint64]bool{})
-	}
-	return p
-}
-
-// stored and removed follow what the source's library says on a shard.
-func (p *pair) stored(names ...uint64) {
-	for s := range p.pool {
-		for _, n := range names {
-			p.pool[s][n] = true
-		}
-	}
-}
-
-func (p *pair) removed(shard int, names ...uint64) {
-	for _, n := range names {
-		delete(p.pool[shard], n)
-	}
-}
-
-// act is the target's part: every TP rank dials the endpoint's port plus its
-// own rank, the same-index peer, and fetches what may be restored. The engine
-// must compute at least the last token, so the last block is not.
-func (p *pair) act(t *testing.T, message []byte, host string) {
-	if len(message) == 0 {
-		return
-	}
-	m, err := hint.Parse(message)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := m.FirstFetch()
-	wanted := map[uint64]bool{} // a set: order carries no offset
-	for _, n := range f.Names {
-		wanted[n] = true
-	}
-	usable := (promptTokens - 1) / blockTokens
-	restored := -1
-	for shard := range p.tp {
-		dial, err := hint.RankEndpoint(f.Endpoint, shard, 1)
-		if err != nil || dial != "tcp://"+host+":"+strconv.Itoa(hintPort+shard) {
-			t.Fatalf("shard %d dials %q: %v", shard, dial, err)
-		}
-		p.fetches[shard]++
-		n := 0
-		for _, name := range chainNames[:usable] {
-			if !wanted[name] {
-				break
-			}
-			if !p.pool[shard][name] {
-				p.failed++
-				break
-			}
-			n++
-		}
-		p.blocks[shard] += n
-		p.spans[shard] += 2 * n
-		p.bytes += n * bytesPerBlock / p.tp
-		if restored < 0 || n < restored {
-			restored = n
-		}
-	}
-	p.tokens += restored * blockTokens
-}
-
-// stage is one scenario on its way.
+// stage is one scenario on its way: the engine, two workers, and the fake pair
+// of cache libraries that does with a hint what the real ones do.
 type stage struct {
 	engine         *Engine
 	host           string
+	dialect        dialect
 	source, target *worker
-	pair           *pair
+	library        *pair.Library // the source's
+	fetcher        *pair.Target
+	sent           string // the request that carried the last hint
 }
 
 // newStage attaches both workers and lets the source store all four blocks on
 // the device, in the framework's host copies, and in the library's pool.
 func newStage(t *testing.T, name string, tp int, index func() tree.Interface, d dialect) *stage {
 	t.Helper()
-	s := &stage{engine: openEngine(t, Options{NewIndex: index}), host: ownAddress(t), pair: newPair(tp)}
+	s := &stage{engine: openEngine(t, Options{NewIndex: index}), host: ownAddress(t), dialect: d}
+	network := pair.NewNetwork(pair.Default)
+	t.Cleanup(network.Close)
+	control := "tcp://" + s.host + ":" + strconv.Itoa(hintPort)
+	var err error
+	if s.library, err = network.Add(s.host, control, tp); err != nil {
+		t.Fatal(err)
+	}
+	s.fetcher = network.Target(tp)
 	add := func(id string) *worker {
 		w := addWorker(t, s.engine, id, s.host, tp, d, func(src *Source) {
 			src.Topic = name + "-" + id
 			src.Protocol = d.protocol
-			src.Hint = &HintConfig{WorkerType: "aggregated", Endpoint: "tcp://" + s.host + ":" + strconv.Itoa(hintPort)}
+			src.Hint = &HintConfig{WorkerType: "aggregated", Endpoint: control, Carrier: d.carrier.String()}
 		})
 		w.say(t, event{clear: true}) // the barrier
 		return w
 	}
 	s.source, s.target = add("1"), add("2")
-	s.source.say(t, store(4, "GPU", ""), store(4, "CPU_PINNED", ""), store(4, "CPU", "kvcr"))
-	s.pair.stored(chainNames...)
+	s.store(t)
 	return s
 }
 
-// hint routes the request to the target.
+// store lets the source store the chain everywhere.
+func (s *stage) store(t *testing.T) {
+	t.Helper()
+	s.source.say(t, store(4, "GPU", ""), store(4, "CPU_PINNED", ""), store(4, "CPU", "kvcr"))
+	s.library.Store(-1, chainNames...)
+}
+
+// evictFramework lets the framework evict all of its blocks.
+func (s *stage) evictFramework(t *testing.T) {
+	t.Helper()
+	s.source.say(t, remove("GPU", "", chainNames...), remove("CPU_PINNED", "", chainNames...))
+}
+
+// hint routes the request to the target, whose library does what it carries.
 func (s *stage) hint(t *testing.T) *HintAnswer {
 	t.Helper()
 	h := &HintAnswer{}
 	if err := s.engine.Hint(prompt(), Target{Source: "2", MessageID: "sel-7"}, h); err != nil {
 		t.Fatal(err)
 	}
-	s.pair.act(t, h.JSON, s.host)
+	request := h.AppendRequest(nil, hint.Numbers)
+	if s.sent = string(request); s.sent == "" {
+		request = []byte(`{"model":"m"}`)
+	}
+	s.fetcher.Fetch(patience(t), request, chainNames, promptTokens, 0)
 	return h
 }
 
@@ -148,20 +97,22 @@ func messageK(host, id string) string {
 		`:23280","block_hashes":[905019192701563378,16844206292767112481,7182366256570268908,9390733088869768009]}}]}`
 }
 
+// requestK is the request that carries it, in the carrier that a dialect's
+// workers declare.
+func requestK(d dialect, message string) string {
+	return map[hint.Carrier]string{
+		hint.EngineArgument: `{"kv_hints":` + message + `}`,
+		hint.TransferParams: `{"extra_args":{"kv_transfer_params":{"kv_hint":` + message + `}}}`,
+	}[d.carrier]
+}
+
 func TestAcceptance(t *testing.T) {
 	type figures struct {
 		Device, Host, OwnerHost int // tokens
 		Overlap                 string
 		Hint                    string
-		Fetches, Blocks, Spans  []int
-		Tokens, Bytes, Failed   int
-	}
-	each := func(tp, n int) []int {
-		v := make([]int, tp)
-		for i := range v {
-			v[i] = n
-		}
-		return v
+		Seen                    []pair.Counts // per shard
+		Restored                pair.Report
 	}
 	cases := []struct {
 		id    string
@@ -175,9 +126,6 @@ func TestAcceptance(t *testing.T) {
 	topics, streams := map[string]bool{}, 0
 	for _, tc := range cases {
 		for di, d := range dialects {
-			if indexes[tc.index].name == "reference" && di > 0 {
-				continue
-			}
 			t.Run(tc.id+"/"+d.name, func(t *testing.T) {
 				s := newStage(t, tc.id+"-"+d.name, tc.tp, indexes[tc.index].make, d)
 				if di == 0 {
@@ -187,29 +135,31 @@ func TestAcceptance(t *testing.T) {
 					}
 				}
 				want := figures{Device: 256, Host: 256, Overlap: "device 4", Hint: "ineligible{state_agent}",
-					Fetches: each(tc.tp, 0), Blocks: each(tc.tp, 0), Spans: each(tc.tp, 0)}
+					Seen: make([]pair.Counts, tc.tp), Restored: pair.Report{None: 1}}
 				if tc.keep == "F" {
 					s.source.say(t, remove("CPU", "kvcr", chainNames...))
-					for shard := range tc.tp {
-						s.pair.removed(shard, chainNames...)
-					}
+					s.library.Evict(-1, chainNames...)
 				} else {
-					s.source.say(t, remove("GPU", "", chainNames...), remove("CPU_PINNED", "", chainNames...))
+					s.evictFramework(t)
 					want = figures{OwnerHost: 256, Overlap: "host 4 by projection", Hint: "1/0 cache_owner depth 4",
-						Fetches: each(tc.tp, 1), Blocks: each(tc.tp, 3), Spans: each(tc.tp, 6), Tokens: 192, Bytes: 22020096}
+						Restored: pair.Report{Hints: 1, Fetches: tc.tp, Blocks: 3, Tokens: 192, Bytes: 22_020_096}}
+					for range tc.tp {
+						want.Seen = append(want.Seen, pair.Counts{Fetches: 1, Blocks: 3, Spans: 6, Bytes: 22_020_096 / tc.tp})
+					}
 				}
 
 				work := depthsOf(t, s.engine, prompt(), "1", 0, hint.Worker)
 				own := depthsOf(t, s.engine, prompt(), "1", 0, hint.CacheOwner)
 				h := s.hint(t)
 				got := figures{Device: work.Device, Host: work.Host, OwnerHost: own.Host, Overlap: overlap(t, s.engine, "1"),
-					Hint: outcome(h), Fetches: s.pair.fetches, Blocks: s.pair.blocks, Spans: s.pair.spans,
-					Tokens: s.pair.tokens, Bytes: s.pair.bytes, Failed: s.pair.failed}
+					Hint: outcome(h), Seen: s.library.Counts(), Restored: s.fetcher.Report()}
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("want -, got +:\n%s", diff)
 				}
-				if tc.keep == "K" && string(h.JSON) != messageK(s.host, "sel-7") {
-					t.Errorf("the message\n got %s\nwant %s", h.JSON, messageK(s.host, "sel-7"))
+				if tc.keep == "K" {
+					if m := messageK(s.host, "sel-7"); string(h.JSON) != m || s.sent != requestK(d, m) {
+						t.Errorf("the message\n got %s\n  in %s\nwant %s", h.JSON, s.sent, m)
+					}
 				}
 				noFailures(t, s.engine)
 			})
@@ -267,59 +217,135 @@ func TestAcceptanceVariants(t *testing.T) {
 	for _, ix := range indexes {
 		for _, d := range dialects {
 			at := ix.name + "/" + d.name
-			framework := func() []event {
-				return []event{remove("GPU", "", chainNames...), remove("CPU_PINNED", "", chainNames...)}
-			}
 			t.Run("H9/"+at, func(t *testing.T) {
 				s := newStage(t, "H9", 2, ix.make, d)
-				s.source.say(t, framework()...)
+				s.evictFramework(t)
 				s.source.shards[1].send(remove("CPU", "kvcr", chainNames[2]))
-				s.pair.removed(1, chainNames[2])
+				s.library.Evict(1, chainNames[2])
 				s.source.settle(t)
 				h := s.hint(t)
 				if got := outcome(h); got != "1/0 cache_owner depth 2" || len(h.Names) != 2 {
 					t.Errorf("%s, %d names", got, len(h.Names))
 				}
-				if s.pair.tokens != 128 || s.pair.failed != 0 {
-					t.Errorf("%d tokens restored, %d failed; want 128, 0", s.pair.tokens, s.pair.failed)
+				if r := s.fetcher.Report(); r.Tokens != 128 || r.Failed != 0 {
+					t.Errorf("%+v; want 128 tokens, none failed", r)
 				}
 			})
 			t.Run("H10/"+at, func(t *testing.T) {
 				s := newStage(t, "H10", 2, ix.make, d)
 				s.source.shards[1].send(remove("CPU", "kvcr", chainNames...))
-				s.pair.removed(1, chainNames...)
+				s.library.Evict(1, chainNames...)
 				s.source.settle(t)
-				if own := depthsOf(t, s.engine, prompt(), "1", 0, hint.CacheOwner); own != (Depths{}) {
-					t.Errorf("the owner's depth is %+v", own)
-				}
+				s.noOwner(t)
 				if h := s.hint(t); outcome(h) != "ineligible{state_agent}" || len(h.JSON) != 0 {
 					t.Errorf("%s", outcome(h))
 				}
+				s.nothingFetched(t)
 			})
-			t.Run("H11/"+at, func(t *testing.T) {
-				s := newStage(t, "H11", 2, ix.make, d)
-				s.source.say(t, framework()...)
-				s.source.shards[1].next++ // lost on its way
-				s.source.shards[1].send(remove("CPU", "kvcr", chainNames[3]))
-				await(t, "the gap to be seen", func() bool {
-					return freshnessOf(t, s.engine, "1", 0, hint.CacheOwner).State == Fenced
+			for tp := 1; tp <= 2; tp++ {
+				at := at + "/TP " + strconv.Itoa(tp)
+				t.Run("H11/"+at, func(t *testing.T) {
+					s := newStage(t, "H11", tp, ix.make, d)
+					s.evictFramework(t)
+					s.source.shards[tp-1].next++ // lost on its way
+					s.source.shards[tp-1].send(remove("CPU", "kvcr", chainNames[3]))
+					await(t, "the gap to be seen", func() bool {
+						return freshnessOf(t, s.engine, "1", 0, hint.CacheOwner).State == Fenced
+					})
+					s.noOwner(t)
+					if h := s.hint(t); outcome(h) != "no_longer_source" {
+						t.Errorf("%s", outcome(h))
+					}
+					s.nothingFetched(t)
 				})
-				if own := depthsOf(t, s.engine, prompt(), "1", 0, hint.CacheOwner); own != (Depths{}) {
-					t.Errorf("the owner's depth is %+v", own)
-				}
-				if h := s.hint(t); outcome(h) != "no_longer_source" {
-					t.Errorf("%s", outcome(h))
-				}
-			})
-			t.Run("H13/"+at, func(t *testing.T) { evictInReverse(t, newStage(t, "H13", 1, ix.make, d), framework()) })
+				t.Run("H13/"+at, func(t *testing.T) { evictInReverse(t, newStage(t, "H13", tp, ix.make, d)) })
+				t.Run("H14/"+at, func(t *testing.T) { restartEmpty(t, newStage(t, "H14", tp, ix.make, d)) })
+			}
 		}
+	}
+}
+
+// noOwner demands that nothing of the source's cache owner is seen.
+func (s *stage) noOwner(t *testing.T) {
+	t.Helper()
+	if own := depthsOf(t, s.engine, prompt(), "1", 0, hint.CacheOwner); own != (Depths{}) {
+		t.Errorf("the owner's depth is %+v", own)
+	}
+}
+
+// nothingFetched demands that no hint led to a fetch.
+func (s *stage) nothingFetched(t *testing.T) {
+	t.Helper()
+	if r := s.fetcher.Report(); r.Hints != 0 || r.Fetches != 0 || r.Tokens != 0 {
+		t.Errorf("the target did %+v", r)
+	}
+	for shard, c := range s.library.Counts() {
+		if c != (pair.Counts{}) {
+			t.Errorf("shard %d of the source saw %+v", shard, c)
+		}
+	}
+}
+
+// restartEmpty lets the source's process end and another begin that holds
+// nothing: there is no hint before the new one is attached, none while it has
+// said nothing, and none after.
+func restartEmpty(t *testing.T, s *stage) {
+	s.evictFramework(t)
+	if h := s.hint(t); outcome(h) != "1/0 cache_owner depth 4" {
+		t.Fatalf("before the restart: %s", outcome(h))
+	}
+	before := s.fetcher.Report()
+	s.library.Clear() // it lived in the process
+	for _, p := range s.source.shards {
+		if err := p.pub.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, "the link to be down", func() bool {
+		return freshnessOf(t, s.engine, "1", 0, hint.CacheOwner).State == Disconnected
+	})
+	none := func(when string) {
+		t.Helper()
+		if h := s.hint(t); outcome(h) != "no_longer_source" || len(h.JSON) != 0 {
+			t.Errorf("%s: %s", when, outcome(h))
+		}
+	}
+	none("with nobody there")
+	for _, p := range s.source.shards {
+		pub, err := zmtp.Listen(t.Context(), p.pub.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { pub.Close() })
+		if err := pub.WaitSubscribers(patience(t), 1); err != nil {
+			t.Fatal(err)
+		}
+		p.pub, p.next = pub, 0
+	}
+	none("before it has said anything")
+	for _, p := range s.source.shards {
+		p.send(event{clear: true})
+	}
+	await(t, "the new process to be attached", func() bool {
+		f := freshnessOf(t, s.engine, "1", 0, hint.CacheOwner)
+		return f.State == Exact && f.Streams[0].Incarnation[0] == 1 && f.Streams[len(f.Streams)-1].Incarnation[0] == 1
+	})
+	none("after it was attached")
+	s.noOwner(t)
+	if after := s.fetcher.Report(); after.Fetches != before.Fetches || after.Hints != before.Hints {
+		t.Errorf("fetches after the restart: %+v, before %+v", after, before)
+	}
+	s.store(t)
+	s.evictFramework(t)
+	if h := s.hint(t); outcome(h) != "1/0 cache_owner depth 4" || s.fetcher.Report().Failed != 0 {
+		t.Errorf("once it stores: %s, %+v", outcome(h), s.fetcher.Report())
 	}
 }
 
 // evictInReverse evicts leaf first while others ask: each answer must equal
 // the truth at some sequence of the interval that it names.
-func evictInReverse(t *testing.T, s *stage, framework []event) {
-	s.source.say(t, framework...)
+func evictInReverse(t *testing.T, s *stage) {
+	s.evictFramework(t)
 	first := s.source.shards[0].next // the sequence of the first eviction
 	truth := func(seq uint64) int {  // blocks that the owner holds after a sequence
 		if seq < first {
@@ -357,6 +383,7 @@ func evictInReverse(t *testing.T, s *stage, framework []event) {
 		})
 	}
 	for want := 3; want >= 0; want-- {
+		s.library.Evict(-1, chainNames[want]) // it evicts, then it says so
 		s.source.say(t, remove("CPU", "kvcr", chainNames[want]))
 		if got := depthsOf(t, s.engine, prompt(), "1", 0, hint.CacheOwner).Host / blockTokens; got != want {
 			t.Errorf("depth %d, want %d", got, want)
@@ -365,6 +392,9 @@ func evictInReverse(t *testing.T, s *stage, framework []event) {
 		if len(h.Names) != want {
 			t.Errorf("a hint of %d names, want %d", len(h.Names), want)
 		}
+	}
+	if r := s.fetcher.Report(); r.Failed != 0 || r.Hints != 3 || r.None != 1 {
+		t.Errorf("the target did %+v", r)
 	}
 	close(stop)
 	asking.Wait()
