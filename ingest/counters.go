@@ -43,6 +43,7 @@ const (
 	skipKind
 	skipGroup
 	skipUnlearnedGroup
+	skipPartial
 	skipOpaque
 	skipRecordSize
 	skipRefused
@@ -86,6 +87,7 @@ var countNames = [numCounts]Label{
 	skipKind:             {"events_skipped", "non_main_attention_kind"},
 	skipGroup:            {"events_skipped", "non_main_attention_group"},
 	skipUnlearnedGroup:   {"events_skipped", "unlearned_group"},
+	skipPartial:          {"events_skipped", "partial_block"},
 	skipOpaque:           {"events_skipped", "opaque_tokens"},
 	skipRecordSize:       {"events_skipped", "record_size"},
 	skipRefused:          {"events_skipped", "refused_by_owner"},

@@ -47,7 +47,10 @@
 // skipped, for it cannot be told what it clears; any other empties one domain
 // of one rank. Only dense groups give prefix residency, and of those only the
 // main group: stores of others are skipped with a reason, and so are their
-// removes. Tokens that are text are not indexed.
+// removes. So a name means what the main group says: groups of other block sizes
+// announce the same names for other blocks. Tokens that are text are not
+// indexed. Nor is a block that is not full, which vLLM announces by the
+// granularity of its hashes: the next full one has the same parent.
 //
 // A store on another tier than the device which does not say which extra keys
 // its blocks have, though its layout could, never changes what a known name

@@ -23,9 +23,35 @@ type root struct {
 	root            tree.Root
 }
 
+// blockSize is how many tokens the blocks of a tier have, as the given process
+// stores them.
+type blockSize struct {
+	tokens      int
+	incarnation uint32
+}
+
+// partial reports whether a store is of a block that is not full: vLLM (0.24 and
+// later) names the last one of a prompt, alone, by the granularity of its
+// hashes. Blocks of one tier have one size, so one that is a fraction of it is
+// such a block. It is none of the prefix, whose next full block has the same
+// parent; and its size says nothing about the source's.
+func (s *Stream) partial(at *slot, ev *wire.Event) bool {
+	size := &at.blocks[ev.Tier()]
+	known := size.incarnation == s.incarnation && size.tokens > int(ev.BlockSize)
+	if known && ev.KeysHaveSlot && len(ev.Hashes) == 1 && size.tokens%int(ev.BlockSize) == 0 {
+		return true
+	}
+	*size = blockSize{int(ev.BlockSize), s.incarnation}
+	return false
+}
+
 // store writes a stored event with tokens.
 func (s *Stream) store(ctx context.Context, rank int, d Domain, h shard.Head, ev *wire.Event) error {
 	size := int(ev.BlockSize)
+	if s.partial(&s.slots[d][rank], ev) {
+		s.tally.count(skipPartial)
+		return nil
+	}
 	unit, err := s.fit(ctx, size)
 	if err != nil {
 		return err

@@ -71,6 +71,7 @@ type slot struct {
 	known      bool // the owner was asked
 	lossy      bool // something was lost since the slot was last whole
 	size, look int  // as last told to Owner.Learned
+	blocks     [wire.NumTiers]blockSize
 }
 
 // NewStream makes a stream. Nothing happens before Run.

@@ -50,19 +50,7 @@ func (c *capture) notPlayed() string {
 	if slices.ContainsFunc(c.lines, func(x captured) bool { return x.Kind == "answer" }) {
 		return "answers of a peer's indexer, which knowingly differ, to another capture"
 	}
-	if uneven(c.head.Config.GroupBlockSizes) {
-		return "cache groups of several block sizes share hashes: what one names would have to be kept per group"
-	}
 	return ""
-}
-
-func uneven(sizes []int) bool {
-	for _, s := range sizes {
-		if s != sizes[0] {
-			return true
-		}
-	}
-	return false
 }
 
 // captureRun is one run of a capture.
