@@ -115,6 +115,7 @@ var arrows = []struct {
 	{"ingest/wire", []string{"tree/content"}},
 	{"ingest/zmtp", nil},
 	{"ingest/seq", nil},
+	{"ingest/replay", []string{"ingest/seq", "ingest/zmtp"}},
 	{"ingest/journal", nil},
 	{"ingest/topic", nil},
 	{"ingest/bound", []string{"ingest", "ingest/topic", "ingest/wire", "ingest/zmtp"}},

@@ -5,6 +5,7 @@
 //	                                   Gap        Missing numbers lie before n
 //	                                   Restart    the publisher began anew
 //	                                   Refused    2^64-1 is never data
+//	first of a connection ▶ ObserveFirst   the last number again is a Restart
 //	replayed or held n ──▶ Replayed ─▶ the same, never Restart
 //	given up up to n   ──▶ Skip
 //

@@ -64,6 +64,31 @@ func (m *Machine) Observe(seq uint64) Verdict {
 	return m.advance(seq)
 }
 
+// ObserveFirst judges the first message of the live socket on a new connection.
+// Publishers send nothing twice, so there the last number again is no
+// duplicate: another process has come just as far.
+func (m *Machine) ObserveFirst(seq uint64) Verdict {
+	if m.anyLive && seq == m.live && seq != Never {
+		m.Reset()
+		m.live, m.anyLive = seq, true
+		return Verdict{Kind: Restart, Missing: m.advance(seq).Missing}
+	}
+	return m.Observe(seq)
+}
+
+// Disconnected notes the end of the live socket's connection. What a replay
+// brought beyond the last live message does not come live any more: on the next
+// connection, a number up to there is another process's.
+func (m *Machine) Disconnected() {
+	if m.anyApplied && (!m.anyLive || m.applied > m.live) {
+		m.live, m.anyLive = m.applied, true
+	}
+}
+
+// Heard notes that seq came on the live socket of a publisher that is known
+// anew: after Reset, for what is held and belongs to it.
+func (m *Machine) Heard(seq uint64) { m.live, m.anyLive = seq, true }
+
 // Replayed judges a message that is not news of the live socket: a reply of a
 // replay, or a live one that was observed, held, and is offered again. It never
 // tells a restart.

@@ -69,6 +69,33 @@ func TestMachine(t *testing.T) {
 			{"skip", 1<<63 - 1, Verdict{}, 1 << 63}, apply(1 << 63), apply(1<<63 + 1),
 		}},
 		{"skip never moves back", 0, []step{apply(0), apply(1), {"skip", 0, Verdict{}, 2}, apply(2)}},
+		{"the last number again on a new connection", 0, []step{
+			apply(0), apply(1), {"down", 0, Verdict{}, 2}, {"first", 1, Verdict{Restart, 1}, 0},
+		}},
+		{"the last number again, where it is the start", 0, []step{
+			apply(0), {"down", 0, Verdict{}, 1}, {"first", 0, Verdict{Kind: Restart}, 1}, apply(1),
+		}},
+		{"on and on over connections", 0, []step{
+			apply(0), {"down", 0, Verdict{}, 1}, {"first", 1, Verdict{Kind: Apply}, 2}, {"down", 0, Verdict{}, 2}, {"first", 5, Verdict{Gap, 3}, 2},
+		}},
+		{"held before, and the same on the next connection", 0, []step{
+			apply(0), {"live", 9, Verdict{Gap, 8}, 1}, {"down", 0, Verdict{}, 1}, {"first", 9, Verdict{Restart, 9}, 0},
+		}},
+		{"what the replay brought does not come on the next connection", 0, []step{
+			apply(0), {"live", 2, Verdict{Gap, 1}, 1},
+			{"replay", 1, Verdict{Kind: Apply}, 2}, {"replay", 2, Verdict{Kind: Apply}, 3}, {"replay", 3, Verdict{Kind: Apply}, 4},
+			{"down", 0, Verdict{}, 4}, {"first", 3, Verdict{Restart, 3}, 0},
+		}},
+		{"what a replay of the same connection brought may come behind it", 0, []step{
+			apply(0), {"down", 0, Verdict{}, 1},
+			{"replay", 1, Verdict{Kind: Apply}, 2}, {"replay", 2, Verdict{Kind: Apply}, 3},
+			{"first", 1, Verdict{Kind: Duplicate}, 3}, {"live", 2, Verdict{Kind: Duplicate}, 3}, apply(3),
+		}},
+		{"the end mark is first", 0, []step{{"first", Never, Verdict{Kind: Refused}, 0}, apply(0)}},
+		{"known anew", 0, []step{
+			apply(0), apply(1), {"reset", 0, Verdict{}, 0}, {"heard", 5, Verdict{}, 0},
+			{"replay", 0, Verdict{Kind: Apply}, 1}, {"live", 4, Verdict{Restart, 4}, 0},
+		}},
 		{"reset keeps the start", 1, []step{apply(1), apply(2), {"reset", 0, Verdict{}, 1}, apply(1)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -80,6 +107,12 @@ func TestMachine(t *testing.T) {
 					got = m.Observe(s.seq)
 				case "replay":
 					got = m.Replayed(s.seq)
+				case "first":
+					got = m.ObserveFirst(s.seq)
+				case "down":
+					m.Disconnected()
+				case "heard":
+					m.Heard(s.seq)
 				case "skip":
 					m.Skip(s.seq)
 				case "reset":
