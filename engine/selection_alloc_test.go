@@ -1,0 +1,36 @@
+//go:build !race
+
+package engine
+
+import (
+	"testing"
+
+	"github.com/cairn-kv/cairn/engine/hint"
+)
+
+// TestOptionsDoNotAllocate: all options at once cost no allocation either.
+func TestOptionsDoNotAllocate(t *testing.T) {
+	coefficients := CostCoefficients{PerToken: 1, BytesPerToken: 1, BytesPerSecond: 1e9}
+	e := openEngine(t, Options{Hints: HintOptions{MinGainBlocks: 2, Spread: true, SpreadWindowBlocks: 1,
+		Cost:   CostOptions{Enabled: true, Coefficients: []CostCoefficients{coefficients}},
+		Policy: func(o *hint.Offer) hint.Choice { return hint.FetchFrom(len(o.Sources) - 1) }}})
+	for i, id := range []string{"a", "b", "c"} {
+		addWorker(t, e, id, "127.0.0.1", 1, dialects[1], hinted()).say(t, store(4-i%2, "GPU", ""))
+	}
+	addWorker(t, e, "t", "127.0.0.1", 1, dialects[1], hinted(func(h *HintConfig) { h.Carrier = "kv_transfer_params.router_hint" })).say(t, event{clear: true})
+	var h HintAnswer
+	var request []byte
+	q := prompt()
+	for _, id := range []string{"req-42", ""} {
+		f := func() {
+			if err := e.Hint(q, Target{Source: "t", MessageID: id}, &h); err != nil || h.Reason != hint.Hinted {
+				t.Fatalf("%s, %v", outcome(&h), err)
+			}
+			request = h.AppendRequest(request[:0], hint.Numbers)
+		}
+		f()
+		if n := testing.AllocsPerRun(200, f); n != 0 {
+			t.Errorf("message id %q: %v allocations", id, n)
+		}
+	}
+}
