@@ -221,8 +221,7 @@ func (c *checker) inTable(name, tag uint64, run uint32, pos int) bool {
 	n := 0
 	if tag == 0 {
 		h := c.x.names.hash(name)
-		cur := c.x.names.find(h)
-		for e := cur.next(); e != 0; e = cur.next() {
+		for e, i := c.x.names.next(h, home(h)); e != 0; e, i = c.x.names.next(h, i) {
 			if e == nameEntry(h, run, pos) && c.x.nameOf(e) == name {
 				n++
 			}

@@ -69,9 +69,9 @@ type Index struct {
 	retired     []uint32
 
 	op         op
-	homes      [maxHomes]home // of names looked up together
-	grown      int            // names.grown when they were
-	touched    uint64         // keeps loads ahead of use from being optimised away
+	homes      [maxHomes]unnamed // of names looked up together
+	grown      int               // names.grown when they were
+	touched    uint64            // keeps loads ahead of use from being optimised away
 	dead       bitmap
 	seen       []seenName
 	seenStamp  uint32
@@ -90,8 +90,9 @@ type Index struct {
 // maxHomes is how many names are looked up together at most.
 const maxHomes = 64
 
-// home is what the writer has learned of a name that is not in the name table.
-type home struct {
+// unnamed is what the writer has learned of a name that is not in the name
+// table.
+type unnamed struct {
 	hash uint64
 	free uint64 // where its search ended
 }

@@ -53,33 +53,28 @@ func nameEntry(hash uint64, run uint32, pos int) uint64 {
 func entryRun(e uint64) uint32 { return uint32(e >> namePos) }
 func entryPos(e uint64) int    { return int(e & (1<<namePos - 1)) }
 
-// nameCursor walks the entries that may be of one name.
-type nameCursor struct {
-	s   []uint64
-	i   uint64
-	tag uint64
-}
+// home is where the search for a name of this hash begins.
+func home(hash uint64) uint64 { return hash & nameTagMask }
 
-// find begins the entries of a name's hash. The caller compares the name.
-func (t *nameTable) find(hash uint64) nameCursor {
-	tag := hash & nameTagMask
-	return nameCursor{s: t.seg[hash>>nameSegment], i: tag, tag: tag}
-}
-
-// next returns the next entry, or 0 when there are no more.
-func (c *nameCursor) next() uint64 {
-	if len(c.s) == 0 {
-		return 0
+// next goes on with the search for a hash at place i, and returns the first
+// entry that may be of the name, for the caller to compare, and the place
+// behind it; or 0, and the free place where the search ends. It returns two
+// words, not a cursor: one would be written in parts and read whole, for which
+// processors make the reader wait.
+func (t *nameTable) next(hash, i uint64) (e, behind uint64) {
+	s := t.seg[hash>>nameSegment]
+	if len(s) == 0 {
+		return 0, i
 	}
-	mask := uint64(len(c.s)) - 1
+	mask, tag := uint64(len(s))-1, hash&nameTagMask
 	for {
-		e := c.s[c.i&mask]
-		if e == 0 { // and i stays here
-			return 0
+		e := s[i&mask]
+		if e == 0 {
+			return 0, i
 		}
-		c.i++
-		if e>>nameTag == c.tag {
-			return e
+		i++
+		if e>>nameTag == tag {
+			return e, i
 		}
 	}
 }
@@ -92,7 +87,7 @@ func (t *nameTable) touch(hash uint64) uint64 {
 	if len(s) == 0 {
 		return 0
 	}
-	return s[hash&nameTagMask&(uint64(len(s))-1)]
+	return s[home(hash)&(uint64(len(s))-1)]
 }
 
 // add puts in one more block of a name.

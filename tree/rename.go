@@ -46,13 +46,14 @@ func (x *Index) novel(i, n int) bool {
 	}
 	x.touched = touched
 	for j := range homes {
-		c := x.names.find(homes[j].hash)
-		for e := c.next(); e != 0; e = c.next() {
+		h := homes[j].hash
+		e, i := x.names.next(h, home(h))
+		for ; e != 0; e, i = x.names.next(h, i) {
 			if x.nameOf(e) == pairs[j*stride] {
 				return false
 			}
 		}
-		homes[j].free = c.i
+		homes[j].free = i
 	}
 	x.grown = x.names.grown
 	return true

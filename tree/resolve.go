@@ -52,8 +52,8 @@ func (x *Index) before(s spot) (spot, bool) {
 // holder's equal name proves nothing.
 func (x *Index) resolve(name uint64) (spot, bool) {
 	id, shard := x.op.lane, int(x.op.shard)
-	c := x.names.find(x.names.hash(name))
-	for e := c.next(); e != 0; e = c.next() {
+	hash := x.names.hash(name)
+	for e, i := x.names.next(hash, home(hash)); e != 0; e, i = x.names.next(hash, i) {
 		at := x.spotAt(e)
 		if sharedNames(at.hd, at.class())[at.pos].Load() != name {
 			continue
@@ -107,8 +107,7 @@ func (x *Index) nameFresh(at spot, slot *atomic.Uint64, n, block int) {
 		at.pos = p
 		twins := 0
 		h := x.names.hash(name)
-		c := x.names.find(h)
-		for e := c.next(); e != 0; e = c.next() {
+		for e, k := x.names.next(h, home(h)); e != 0; e, k = x.names.next(h, k) {
 			if x.nameOf(e) == name {
 				twins++
 				x.markTwin(entryRun(e))
@@ -139,10 +138,10 @@ func (x *Index) nameNovel(at spot, n, block int) {
 	shared := sharedNames(at.hd, at.class())[at.pos : at.pos+n]
 	for i := range shared {
 		shared[i].Store(x.op.name(block + i))
-		if home := &x.homes[i]; x.grown == x.names.grown {
-			x.names.addAt(home.hash, home.free, at.run, at.pos+i)
+		if u := &x.homes[i]; x.grown == x.names.grown {
+			x.names.addAt(u.hash, u.free, at.run, at.pos+i)
 		} else {
-			x.names.add(home.hash, at.run, at.pos+i)
+			x.names.add(u.hash, at.run, at.pos+i)
 		}
 	}
 	setNamed(at.hd, at.class(), at.pos, at.pos+n)
