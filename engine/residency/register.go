@@ -22,6 +22,7 @@ func (r *Registry) Register(ctx context.Context, reg Registration) (Lease, error
 		}
 		r.mu.Lock()
 		l, wait, err := r.admit(reg)
+		known := l != nil && l.complete // a new one may be complete any moment
 		r.mu.Unlock()
 		switch {
 		case err != nil:
@@ -32,7 +33,7 @@ func (r *Registry) Register(ctx context.Context, reg Registration) (Lease, error
 			case <-ctx.Done():
 			}
 			continue
-		case l.complete: // it was known
+		case known:
 			return r.again(ctx, l)
 		}
 		return r.handOver(ctx, l)
