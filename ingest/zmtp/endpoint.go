@@ -7,42 +7,73 @@ import (
 	"strings"
 )
 
+// maxPath is the longest path of a Unix socket that every system takes, in bytes.
+const maxPath = 103
+
+// EndpointError says what is wrong with an endpoint. It wraps ErrEndpoint.
+type EndpointError struct {
+	Endpoint string
+	Want     string // what is wrong, and what would be right
+}
+
+// Error reads: zmtp: bad endpoint: "tcp://h": wants tcp://host:port
+func (e *EndpointError) Error() string {
+	return fmt.Sprintf("%v: %.256q: %s", ErrEndpoint, e.Endpoint, e.Want)
+}
+
+// Unwrap returns ErrEndpoint.
+func (e *EndpointError) Unwrap() error { return ErrEndpoint }
+
+// CheckBind reports what is wrong with an endpoint to bind, or nil. The error is
+// an *EndpointError.
+func CheckBind(endpoint string) error {
+	_, _, err := splitEndpoint(endpoint, true)
+	return err
+}
+
 // splitEndpoint turns a ZeroMQ endpoint into what package net dials or listens
 // on: tcp://host:port, tcp://[v6]:port, ipc:///path, ipc://@abstract. When
 // listen is set, * and an empty host mean every address and port 0 or * means
 // any free port.
 func splitEndpoint(endpoint string, listen bool) (network, address string, err error) {
+	bad := func(want string) (string, string, error) {
+		return "", "", &EndpointError{endpoint, want}
+	}
 	scheme, rest, ok := strings.Cut(endpoint, "://")
 	if !ok {
-		return "", "", fmt.Errorf("%w: %q has no scheme; tcp://host:port or ipc:///path would be right", ErrEndpoint, endpoint)
+		return bad("has no scheme; wants tcp://host:port or ipc:///path")
 	}
 	switch scheme {
 	case "ipc":
-		if rest == "" || rest == "@" {
-			return "", "", fmt.Errorf("%w: %q names no path; ipc:///path or ipc://@name would be right", ErrEndpoint, endpoint)
+		switch {
+		case rest == "" || rest == "@":
+			return bad("names no path; wants ipc:///path or ipc://@name")
+		case len(rest) > maxPath:
+			return bad(fmt.Sprintf("a path of %d bytes; a socket's has at most %d", len(rest), maxPath))
 		}
 		return "unix", rest, nil
 	case "tcp":
 		host, port, err := net.SplitHostPort(rest)
 		if err != nil {
-			return "", "", fmt.Errorf("%w: %q: %v; tcp://host:port or tcp://[::1]:port would be right", ErrEndpoint, endpoint, err)
+			return bad("wants tcp://host:port or tcp://[::1]:port")
 		}
 		if listen && port == "*" {
 			port = "0"
 		}
 		n, err := strconv.ParseUint(port, 10, 16)
-		if err != nil || n == 0 && !listen {
-			return "", "", fmt.Errorf("%w: %q: port %q; a number from 1 to 65535 would be right", ErrEndpoint, endpoint, port)
-		}
 		switch {
+		case (err != nil || n == 0) && !listen:
+			return bad(fmt.Sprintf("port %q; wants a number from 1 to 65535", port))
+		case err != nil:
+			return bad(fmt.Sprintf("port %q; wants a number up to 65535, 0 for any free one", port))
 		case host == "*" && listen:
 			host = ""
 		case host == "*" || host == "" && !listen:
-			return "", "", fmt.Errorf("%w: %q: nobody can connect to a wildcard; name the publisher's host", ErrEndpoint, endpoint)
+			return bad("nobody can connect to a wildcard; wants the publisher's host")
 		}
 		return "tcp", net.JoinHostPort(host, port), nil
 	}
-	return "", "", fmt.Errorf("%w: %q: scheme %q; tcp and ipc are supported", ErrEndpoint, endpoint, scheme)
+	return bad(fmt.Sprintf("scheme %q; wants tcp or ipc", scheme))
 }
 
 // formatEndpoint is the endpoint others connect to when l listens there.

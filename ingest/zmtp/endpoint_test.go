@@ -38,6 +38,8 @@ func TestSplitEndpoint(t *testing.T) {
 		{"tcp://*:5557", false, "", ""},
 		{"tcp://:5557", false, "", ""},
 		{"ipc://", false, "", ""},
+		{"ipc:///" + strings.Repeat("x", maxPath), false, "", ""},
+		{"tcp://h:x", true, "", ""},
 	} {
 		network, address, err := splitEndpoint(c.in, c.listen)
 		if network != c.network || address != c.address {
