@@ -125,7 +125,7 @@ var arrows = []struct {
 	{"engine/identity", nil},
 	{"engine/residency", []string{"engine/identity", "engine/validate"}},
 	{"engine/validate", []string{"engine/identity"}},
-	{"engine/registry", []string{"engine", "engine/identity", "engine/residency", "engine/validate"}},
+	{"engine/registry", []string{"engine", "engine/hint", "engine/identity", "engine/residency", "engine/validate"}},
 	{"engine/server", []string{"engine", "engine/hint", "engine/identity", "engine/registry", "engine/residency", "engine/validate"}},
 	{"engine", []string{"ingest/...", "tree", "tree/content", "tree/shard", "engine/discover", "engine/hint", "engine/identity", "engine/residency", "engine/validate"}},
 	// The simulated fleet is the independent truth: it may publish, and knows
