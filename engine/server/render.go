@@ -143,52 +143,6 @@ func appendStreams(b []byte, all []engine.StreamPosition) []byte {
 	return append(b, ']')
 }
 
-func appendHint(b []byte, h *engine.HintAnswer) []byte {
-	if len(h.JSON) > 0 {
-		b = append(b, `{"hint":`...)
-		b = append(b, h.JSON...)
-		b = append(b, `,"source":`...)
-		b = append(appendPlace(b, &h.Best), '}')
-		b = appendInt(b, `,"depth":`, h.Best.Depth)
-		b = appendInt(b, `,"threshold":`, h.Threshold)
-		b = appendInt(b, `,"block_size":`, h.Best.BlockSize)
-		b = appendCause(b, h.Cause)
-		b = appendStreams(appendApplied(append(b, ','), h.Applied), h.Streams)
-		b = appendTarget(b, h)
-		b = appendUint(b, `,"revision":`, h.Revision)
-		return append(b, '}')
-	}
-	b = appendText(b, `{"reason":`, h.Reason.String())
-	if d := h.Detail.String(); d != "" {
-		b = appendText(b, `,"detail":`, d)
-	}
-	if h.Best.Source != "" {
-		b = appendPlace(append(b, `,"best":`...), &h.Best)
-		b = appendInt(b, `,"depth":`, h.Best.Depth)
-		b = appendCause(b, h.Cause)
-		b = appendStreams(appendApplied(append(b, ','), h.Applied), h.Streams)
-		b = append(b, '}')
-	}
-	return append(appendTarget(b, h), '}')
-}
-
-// appendTarget writes when the target held what the decision says, if it says so.
-func appendTarget(b []byte, h *engine.HintAnswer) []byte {
-	if len(h.TargetStreams) == 0 {
-		return b
-	}
-	b = appendApplied(append(b, `,"target":{`...), h.TargetApplied)
-	b = appendCause(b, h.TargetCause)
-	return append(appendStreams(b, h.TargetStreams), '}')
-}
-
-// appendPlace leaves the object open for what the caller adds.
-func appendPlace(b []byte, p *engine.Place) []byte {
-	b = appendText(b, `{"source":`, p.Source)
-	b = appendInt(b, `,"rank":`, p.Rank)
-	return appendText(b, `,"domain":`, p.Domain.String())
-}
-
 func appendOwners(b []byte, all []engine.OwnerStatus) []byte {
 	b = append(b, '[')
 	for i := range all {

@@ -16,6 +16,7 @@ type request struct {
 	target engine.Target
 
 	hasTarget bool
+	as        wording  // of a hint
 	contents  []uint64 // buffer of query.Contents
 }
 
@@ -77,7 +78,7 @@ func (r *request) parse(body []byte, hint bool) *apiError {
 			}
 			r.target.QueryOnly = c.truth(key)
 		default:
-			return false
+			return hint && r.as.parse(c, key)
 		}
 		return true
 	})

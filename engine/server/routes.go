@@ -32,7 +32,7 @@ func (s *Server) hint(w http.ResponseWriter, r *http.Request, c *call) *apiError
 	if err := s.opt.Engine.Hint(&c.req.query, c.req.target, &c.hint); err != nil {
 		return failure(err)
 	}
-	c.out = appendHint(c.out, &c.hint)
+	c.out = appendHint(c.out, &c.hint, c.req.as)
 	return nil
 }
 
@@ -91,5 +91,5 @@ func (s *Server) writeMetrics(w http.ResponseWriter, _ *http.Request, _ *call) *
 }
 
 func (s *Server) unknown(_ http.ResponseWriter, r *http.Request, _ *call) *apiError {
-	return fail(404, "unknown_route", "", "no route %s; see /v1/match, /v1/hint, /v1/owners, /v1/sources, /health, /ready, /metrics", clip([]byte(r.URL.Path)))
+	return fail(404, "unknown_route", "", "no route %s; see /v1/match, /v1/hint, /v1/hints, /v1/owners, /v1/sources, /health, /ready, /metrics", clip([]byte(r.URL.Path)))
 }

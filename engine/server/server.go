@@ -83,6 +83,7 @@ func New(o Options) (*Server, error) {
 	api := http.NewServeMux()
 	s.route(api, "/v1/match", http.MethodPost, RoleRead, s.match)
 	s.route(api, "/v1/hint", http.MethodPost, RoleRead, s.hint)
+	s.hintRoutes(api)
 	s.route(api, "/v1/owners", http.MethodGet, RoleRead, s.owners)
 	s.route(api, "/v1/sources", http.MethodGet, RoleRead, s.sources)
 	s.route(api, "/health", http.MethodGet, RoleNone, s.health)
