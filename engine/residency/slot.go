@@ -91,14 +91,14 @@ func (s *slot) accepts(i *Intent) error {
 	return nil
 }
 
-// current reports whether a generation is the one that is attached; what an
-// older one says is counted.
+// current reports whether a generation is the one that is attached. What an
+// older one says is counted; what a faulty one says after its fault is not news.
 func (s *slot) current(generation uint64) bool {
-	if s.state == Attached && s.generation == generation {
-		return true
+	if s.generation != generation {
+		s.stale++
+		return false
 	}
-	s.stale++
-	return false
+	return s.state == Attached
 }
 
 // fault takes the slot out of use. Only a source fault fences.
