@@ -24,7 +24,9 @@ func (s *Stream) apply(ctx context.Context, now time.Time, payload []byte) error
 		if err = wire.Check(payload); err == nil {
 			s.pieces = true
 			s.tally.count(notePieces)
-			cause, err = s.fill(ctx, now, payload)
+			if cause, err = s.inspect(payload); err == nil {
+				cause, err = s.fill(ctx, now, payload)
+			}
 		}
 	}
 	if err != nil {
@@ -42,6 +44,13 @@ func (s *Stream) fail(ctx context.Context, cause Cause, err error) error {
 		s.log.Error("source fault", "cause", string(cause), "seq", s.seq)
 		return s.fence(ctx, cause)
 	}
+	switch err {
+	case errMalformed:
+		return s.end(cause, nil)
+	case errOwnerFault:
+		s.log.Error("cache-owner fault", "cause", string(cause), "seq", s.seq)
+		return s.ownerFault(cause)
+	}
 	if bad, ok := errors.AsType[*wire.Error](err); ok {
 		return s.undecodable(ctx, bad)
 	}
@@ -51,7 +60,7 @@ func (s *Stream) fail(ctx context.Context, cause Cause, err error) error {
 // fill writes the records of the whole batch.
 func (s *Stream) fill(ctx context.Context, now time.Time, payload []byte) (Cause, error) {
 	if s.clearing {
-		if err := s.clearAll(ctx); err != nil {
+		if err := s.clearLost(ctx); err != nil {
 			return "", err
 		}
 	}
@@ -67,6 +76,9 @@ func (s *Stream) fill(ctx context.Context, now time.Time, payload []byte) (Cause
 			s.tally.count(dropRank)
 		} else {
 			rank = int(b.Rank)
+		}
+		if rank != s.opt.Rank && s.opt.Attached != nil {
+			return CauseRank, errMalformed
 		}
 	}
 	for {
@@ -92,6 +104,9 @@ func (s *Stream) undecodable(ctx context.Context, bad *wire.Error) error {
 	s.tally.reset()
 	s.counters.wire[bad.Reason].Add(1)
 	s.log.Log(ctx, s.lossLevel(), "batch cannot be decoded", "seq", s.seq, "error", bad)
+	if s.opt.Attached != nil {
+		return s.end(CauseUndecodable, bad)
+	}
 	if s.lose(CauseUndecodable) {
 		return s.fence(ctx, CauseUndecodable)
 	}
@@ -123,9 +138,21 @@ func (s *Stream) setLag(now time.Time, b *wire.Batch) {
 	s.lag.Store(lag)
 }
 
+// clearLost is clearAll but for what is kept over a loss.
+func (s *Stream) clearLost(ctx context.Context) error {
+	return s.clearBut(ctx, func(d Domain) bool { return s.keeps(d, CauseGap) })
+}
+
 // clearAll writes a clear for everything the stream taught.
 func (s *Stream) clearAll(ctx context.Context) error {
+	return s.clearBut(ctx, func(Domain) bool { return false })
+}
+
+func (s *Stream) clearBut(ctx context.Context, keep func(Domain) bool) error {
 	for d := range NumDomains {
+		if keep(d) {
+			continue
+		}
 		for rank := range s.slots[d] {
 			if s.slots[d][rank].known {
 				if err := s.clear(ctx, &s.slots[d][rank]); err != nil {

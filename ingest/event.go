@@ -22,6 +22,9 @@ func (s *Stream) handle(ctx context.Context, rank int, ev *wire.Event) (Cause, e
 	if cause != "" {
 		return cause, errFault
 	}
+	if cause, err := s.vet(d, ev); err != nil && ok {
+		return cause, err
+	}
 	switch ev.Kind {
 	case wire.Skipped, wire.Rejected:
 		s.tally.reason(ev.Reason)

@@ -101,6 +101,9 @@ type Options struct {
 	// identifiers whatever their form.
 	BareMultimodal bool
 
+	// Attached, if set, binds the stream to an attachment of a slot.
+	Attached *Attached
+
 	// Learned is shared by all streams of one source. Required.
 	Learned *Learned
 	// Owner answers for the stream's source. Required.
@@ -132,6 +135,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("ingest: Options.Rank is %d: want 0 … %d", o.Rank, o.maxRanks()-1)
 	case o.TPShard >= tree.MaxShards:
 		return fmt.Errorf("ingest: Options.TPShard is %d: want 0 … %d", o.TPShard, tree.MaxShards-1)
+	case o.Attached != nil && (o.Attached.Fault == nil || o.Pool == PoolNone):
+		return errors.New("ingest: Options.Attached wants a Fault and a Pool: want who hears of faults, and a cache owner")
 	case o.Pool > PoolDurable:
 		return fmt.Errorf("ingest: Options.Pool is %d: want 0 … %d", o.Pool, PoolDurable)
 	}

@@ -15,6 +15,9 @@ func (s *Stream) set(d Domain, n *standing) {
 	}
 	old := s.standings[d].Load()
 	n.since, n.begin, n.short = time.Now(), s.begin, s.short
+	if s.retains(d) && n.state != Fenced {
+		n.short, n.retained = Degraded, true // what was there before the first batch
+	}
 	s.standings[d].Store(n)
 	if old.state != n.state || old.cause != n.cause {
 		s.log.Info("state", "domain", d.String(), "state", n.state.String(), "was", old.state.String(), "cause", string(n.cause), "seq", s.seq)
@@ -38,13 +41,13 @@ func (s *Stream) here() shard.Position {
 // fenced instead.
 func (s *Stream) lose(cause Cause) (fence bool) {
 	s.counters.add(countLosses, 1)
-	if s.opt.Pool == PoolEngineLocal && (cause == CauseGap || cause == CauseUndecodable) {
+	if s.opt.Pool == PoolEngineLocal && cause != CauseGeometry {
 		return true
 	}
 	for d := range NumDomains {
 		s.spoil(d, true)
 		// At once: whoever walks the index without what was lost must see it.
-		s.set(d, &standing{state: Degraded, cause: cause})
+		s.set(d, &standing{state: Degraded, cause: cause, advisory: s.keeps(d, cause)})
 	}
 	s.clearing = true
 	return false
@@ -65,7 +68,7 @@ func (s *Stream) lateJoin() {
 	s.counters.add(countLosses, 1)
 	for d := range NumDomains {
 		s.spoil(d, true)
-		s.set(d, &standing{state: Degraded, cause: CauseLateJoin})
+		s.set(d, &standing{state: Degraded, cause: CauseLateJoin, advisory: s.retains(d)})
 	}
 }
 
@@ -134,6 +137,9 @@ func (s *Stream) fence(ctx context.Context, cause Cause) error {
 		s.set(d, &standing{state: Fenced, cause: cause})
 	}
 	s.linkProven()
+	if s.opt.Attached != nil {
+		return s.faulted(FaultSource, cause)
+	}
 	if err := s.clearAll(ctx); err != nil {
 		return err
 	}
@@ -150,7 +156,7 @@ func (s *Stream) settleStates() {
 		}
 		s.whole[d] = false
 		if old := s.standings[d].Load(); old.state != Exact {
-			s.set(d, &standing{state: Exact, from: s.here(), before: old.state})
+			s.set(d, &standing{state: Exact, from: s.here(), before: old.state, advised: old.advisory})
 		}
 	}
 }

@@ -44,6 +44,15 @@ const (
 	CauseOwnership   Cause = "ownership"    // an owner that nobody knows
 	CauseNewRank     Cause = "new_rank"     // a rank that was not seen before the loss
 	CauseLink        Cause = "disconnected" // the link is down
+
+	// Of attached streams.
+	CauseRegression    Cause = "regression"     // a sequence below the last one
+	CauseExhausted     Cause = "exhausted"      // no sequence is left
+	CauseFrames        Cause = "frames"         // a message of other frames than a batch has
+	CauseTooBig        Cause = "too_big"        // a message or event over its limit
+	CauseRank          Cause = "rank"           // a batch of another rank than the slot's
+	CauseOwnerTier     Cause = "owner_tier"     // the cache owner's, on a tier it cannot have
+	CauseOwnerGeometry Cause = "owner_geometry" // the cache owner's, of another block size than the slot's
 )
 
 // standing is what a stream's word in one domain is worth, by the position
@@ -65,6 +74,20 @@ type standing struct {
 	// from is the batch that led to state, if that is better than before.
 	from   shard.Position
 	before State
+	// advisory: what a loss would have emptied was kept, and may be gone; so was
+	// it before from (advised), and short of begin (retained).
+	advisory, advised, retained bool
+}
+
+// advises is advisory for an answer whose walk began at p.
+func (s *standing) advises(p shard.Position) bool {
+	switch {
+	case !reached(p, s.begin):
+		return s.retained
+	case !reached(p, s.from):
+		return s.advised
+	}
+	return s.advisory
 }
 
 // at is the state for an answer whose walk began at p.
@@ -89,8 +112,11 @@ func reached(p, from shard.Position) bool {
 // Status describes one domain of a stream.
 type Status struct {
 	State State
-	Cause Cause     // why State is not Exact
-	Since time.Time // of the last change that was not about the link; zero if none
+	Cause Cause // why State is not Exact
+	// Advisory: the domain holds what was kept over a loss or a detachment, and
+	// may be gone by now. Nothing exact is claimed of it.
+	Advisory bool
+	Since    time.Time // of the last change that was not about the link; zero if none
 
 	Connected bool
 	Down      time.Time // when the link went down; zero unless Disconnected
@@ -122,6 +148,7 @@ func (s *Stream) Status(d Domain, from shard.Position) Status {
 		Lag:       time.Duration(s.lag.Load()),
 	}
 	out.State, out.Cause = st.at(from)
+	out.Advisory = st.advises(from)
 	if out.Received {
 		out.Seq = s.lastSeq.Load()
 	}

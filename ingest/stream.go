@@ -91,6 +91,9 @@ func NewStream(o Options) (*Stream, error) {
 		machine:  seq.Machine{First: o.FirstSeq},
 	}
 	s.decoder.BareMultimodal = o.BareMultimodal
+	if o.Attached != nil {
+		o.Transport.MaxMessage = maxAttachedMessage
+	}
 	if s.dial = o.Dial; s.dial == nil {
 		t := o.Transport
 		t.Endpoint, t.Topics = o.Endpoint, []string{o.Topic}
@@ -99,6 +102,7 @@ func NewStream(o Options) (*Stream, error) {
 	for d := range s.standings {
 		s.standings[d].Store(&standing{state: Connecting})
 	}
+	s.bind()
 	return s, nil
 }
 
@@ -172,6 +176,9 @@ func (s *Stream) session(ctx context.Context) (fatal bool, err error) {
 			if errors.Is(err, ErrEnd) {
 				return true, err
 			}
+			if end := s.broken(err); end != nil {
+				return true, end
+			}
 			s.linkDown(err)
 			return false, err
 		}
@@ -224,10 +231,10 @@ func (s *Stream) take(ctx context.Context, frames [][]byte) error {
 	switch {
 	case len(frames) != 3:
 		s.counters.add(dropFrameCount, 1)
-		return nil
+		return s.malformed(CauseFrames, nil)
 	case len(frames[1]) != 8:
 		s.counters.add(dropSequenceSize, 1)
-		return nil
+		return s.malformed(CauseFrames, nil)
 	case !s.wanted(frames[0]):
 		s.counters.add(dropTopic, 1)
 		return nil
@@ -263,11 +270,12 @@ func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []b
 	switch v.Kind {
 	case seq.Refused:
 		s.counters.add(dropEndMarker, 1)
-		return nil
+		return s.exhausted(ctx)
 	case seq.Duplicate:
 		s.counters.add(dropDuplicate, 1)
 		return nil
 	}
+	v, lost := s.strict(v, first)
 	if v.Missing > 0 {
 		s.machine.Skip(n) // no repair yet: what is missing is given up
 		s.counters.add(countGaps, 1)
@@ -285,16 +293,16 @@ func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []b
 			return err
 		}
 	case s.fenced:
-	case v.Kind == seq.Gap && first:
+	case v.Kind == seq.Gap && lost == "":
 		s.lateJoin()
 	case v.Kind == seq.Gap:
-		s.log.Log(ctx, s.lossLevel(), "batches are missing", "seq", n, "missing", v.Missing)
-		if s.lose(CauseGap) {
-			return s.fence(ctx, CauseGap)
+		s.log.Log(ctx, s.lossLevel(), "batches are missing", "seq", n, "missing", v.Missing, "cause", string(lost))
+		if s.lose(lost) {
+			return s.fence(ctx, lost)
 		}
 	case first:
-		for d := range s.whole {
-			s.whole[d] = true
+		for d := range NumDomains {
+			s.whole[d] = !s.retains(d)
 		}
 	}
 	s.linkProven()
