@@ -94,6 +94,8 @@ type Engine struct {
 	// intern refuses to exceed; a model that comes back has its numbers back.
 	roots map[rootKey]tree.Root
 
+	recording atomic.Pointer[Recording] // nil: nothing is recorded
+
 	background sync.WaitGroup // removals under way
 	cancel     context.CancelFunc
 }

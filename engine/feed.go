@@ -19,9 +19,14 @@ type feed struct {
 	src      *source
 	rank, tp int
 	endpoint string
+	dial     dialFunc // nil: connect to endpoint
+	push     *pusher  // of a source whose batches are pushed
 	port     *shard.Port
 	stream   *ingest.Stream
 }
+
+// dialFunc makes the links of a stream that has no endpoint to connect to.
+type dialFunc = func(ctx context.Context, h ingest.Hooks) (ingest.Link, error)
 
 // open gives the feed its port and its stream, which does not run yet.
 func (f *feed) open(ctx context.Context) error {
@@ -38,9 +43,14 @@ func (f *feed) open(ctx context.Context) error {
 	case HiCacheV1, hiCacheV1Alt:
 		pool = ingest.PoolEngineLocal
 	}
-	f.stream, err = ingest.NewStream(ingest.Options{
+	backoff := e.opt.Backoff
+	if f.dial != nil {
+		backoff = handBackoff
+	}
+	f.stream, err = ingest.NewStream(ingest.Tapped(ingest.Options{
 		Source:         s.spec.ID,
 		Endpoint:       f.endpoint,
+		Dial:           f.dial,
 		Topic:          s.spec.Topic,
 		Rank:           f.rank,
 		MaxRanks:       e.opt.MaxRanks,
@@ -54,9 +64,9 @@ func (f *feed) open(ctx context.Context) error {
 		Owner:          f,
 		Port:           port,
 		Transport:      zmtp.Options{DialContext: e.opt.DialContext},
-		Backoff:        e.opt.Backoff,
+		Backoff:        backoff,
 		Logger:         e.opt.Logger,
-	})
+	}, &tap{feed: f}))
 	if err != nil {
 		port.Close()
 		return fmt.Errorf("engine: source %q: %w", s.spec.ID, err)

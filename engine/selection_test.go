@@ -17,19 +17,19 @@ import (
 	"github.com/cairn-kv/cairn/engine/hint"
 )
 
-// journal is a log that goroutines write while a test reads.
-type journal struct {
+// sharedLog is a log that goroutines write while a test reads.
+type sharedLog struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (j *journal) Write(p []byte) (int, error) {
+func (j *sharedLog) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.Write(p)
 }
 
-func (j *journal) String() string {
+func (j *sharedLog) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.text.String()
@@ -157,7 +157,7 @@ func TestHintOptions(t *testing.T) {
 	for _, tc := range cases {
 		for _, ix := range indexes {
 			t.Run(tc.name+"/"+ix.name, func(t *testing.T) {
-				var log journal
+				var log sharedLog
 				e := openEngine(t, Options{NewIndex: ix.make, Hints: tc.options, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 				for _, id := range tc.ids {
 					addWorker(t, e, id, "127.0.0.1", 1, dialects[1], hinted(func(h *HintConfig) { h.Link = tc.links[id] })).say(t, store(4, "GPU", ""))
@@ -368,7 +368,7 @@ func TestHintStatus(t *testing.T) {
 
 // TestNobodyIsSaidOnce: a model without hint-capable workers is one warning.
 func TestNobodyIsSaidOnce(t *testing.T) {
-	var log journal
+	var log sharedLog
 	e := openEngine(t, Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	addWorker(t, e, "a", "127.0.0.1", 1, dialects[1], nil).say(t, event{clear: true})
 	for range 3 {

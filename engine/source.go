@@ -45,6 +45,8 @@ type Source struct {
 	// port + r. It is checked now and asked once repair exists: until then a
 	// loss empties the source, which goes on degraded.
 	Replay string
+	// Push: there is no endpoint to connect to; batches are given to Push.
+	Push bool
 	// Ranks is the number of data parallel ranks with a publisher of their
 	// own, 1 … Options.MaxRanks. 0 means 1.
 	Ranks int
@@ -144,6 +146,14 @@ func (s *Source) validate(maxRanks int) error {
 
 func (s *Source) validateEndpoints(bad func(field, value, want string) error) error {
 	switch {
+	case s.Push && s.Endpoint != "":
+		return bad("push", "true", "stands beside endpoint: its events come by themselves, or from there")
+	case s.Push && len(s.Shards) > 0:
+		return bad("push", "true", "stands beside shards: a source whose events are pushed has one stream per rank")
+	case s.Push && s.Replay != "":
+		return bad("push", "true", "stands beside replay: nothing can be asked for again")
+	case s.Push:
+		return nil
 	case s.Endpoint == "" && len(s.Shards) == 0:
 		return bad("endpoint", `""`, "wants tcp://host:port or ipc://path of the publisher, or shards with one endpoint per TP shard")
 	case s.Endpoint != "" && len(s.Shards) > 0:

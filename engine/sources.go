@@ -84,6 +84,15 @@ func (s *source) ranks() int { return s.spec.ranks() }
 // are. A *FieldError says what is wrong with s; ErrSourceExists is wrapped
 // with the id. The engine keeps a copy of s.
 func (e *Engine) AddSource(ctx context.Context, s Source) error {
+	var dial func(*feed) dialFunc
+	if s.Push {
+		dial = pushed
+	}
+	return e.addSource(ctx, s, dial)
+}
+
+// addSource is AddSource with links made by dial, unless that is nil.
+func (e *Engine) addSource(ctx context.Context, s Source, dial func(*feed) dialFunc) error {
 	if err := s.validate(e.opt.MaxRanks); err != nil {
 		return err
 	}
@@ -103,7 +112,7 @@ func (e *Engine) AddSource(ctx context.Context, s Source) error {
 		src.cancel()
 		return fmt.Errorf("%w: %q", ErrSourceExists, s.ID)
 	}
-	if err := e.start(ctx, src); err != nil {
+	if err := e.start(ctx, src, dial); err != nil {
 		src.cancel()
 		for _, f := range src.feeds {
 			if f.port != nil {
@@ -117,19 +126,26 @@ func (e *Engine) AddSource(ctx context.Context, s Source) error {
 		}
 		return err
 	}
+	e.recordAdded(src)
 	e.opt.Logger.Info("source added", "source", s.ID, "model", s.Model, "protocol", s.Protocol, "streams", len(src.feeds), "shard", src.shard)
 	return nil
 }
 
 // start gives a source its holders and sets its streams going.
-func (e *Engine) start(ctx context.Context, s *source) error {
+func (e *Engine) start(ctx context.Context, s *source, dial func(*feed) dialFunc) error {
 	for r := range s.ranks() {
 		for tp, base := range s.spec.endpoints() {
-			ep, err := RankEndpoint(base, r)
-			if err != nil {
-				return err // Validate let it pass: the two disagree
+			f := &feed{src: s, rank: r, tp: tp, endpoint: pushEndpoint}
+			if !s.spec.Push {
+				var err error
+				if f.endpoint, err = RankEndpoint(base, r); err != nil {
+					return err // Validate let it pass: the two disagree
+				}
 			}
-			s.feeds = append(s.feeds, &feed{src: s, rank: r, tp: tp, endpoint: ep})
+			if dial != nil {
+				f.dial = dial(f)
+			}
+			s.feeds = append(s.feeds, f)
 		}
 	}
 	for r := range s.ranks() {
@@ -275,10 +291,12 @@ func (e *Engine) RemoveSource(ctx context.Context, id string) error {
 		e.background.Go(func() {
 			s.work.Wait()
 			e.forget(s)
+			e.recordRemoved(s)
 			e.sources.Delete(id)
 		})
 		return err
 	}
+	e.recordRemoved(s)
 	e.sources.Delete(id)
 	e.opt.Logger.Info("source removed", "source", id)
 	return nil

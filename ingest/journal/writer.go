@@ -30,7 +30,8 @@ type Options struct {
 	// FlushEvery is how long a record waits at most until it is in the file.
 	FlushEvery time.Duration
 	// Wait: Append waits while both buffers are full. Without it the record is
-	// left out, counted, and a Lost record stands in its place.
+	// left out, counted, and a Lost record stands in its place; but for Define
+	// and Forget, for which it always waits.
 	Wait bool
 	// NoSync leaves it to the system when the file is on the disk: a crash of
 	// the process loses nothing more, one of the machine may.
@@ -136,8 +137,8 @@ func NewWriter(f io.Writer, o Options) (*Writer, error) {
 
 // Append adds a record; its Time, if zero, is now. It copies Data. The error
 // is ErrClosed, wraps ErrRecord, or says why the file cannot be written; a
-// record that was left out for want of room is no error. With Options.Wait,
-// ctx bounds the wait.
+// record that was left out for want of room is no error. Where Append waits, ctx
+// bounds it.
 func (w *Writer) Append(ctx context.Context, r *Record) error {
 	if err := r.check(); err != nil {
 		return err
@@ -162,7 +163,7 @@ func (w *Writer) Append(ctx context.Context, r *Record) error {
 			w.turn()
 			break
 		}
-		if !w.opt.Wait {
+		if !w.opt.Wait && r.Kind != Define && r.Kind != Forget {
 			w.lost++
 			w.stats.Lost++
 			w.mu.Unlock()
@@ -177,16 +178,21 @@ func (w *Writer) Append(ctx context.Context, r *Record) error {
 		}
 		w.mu.Lock()
 	}
-	if w.lost > 0 {
-		w.add(&Record{Kind: Lost, N: w.lost, Data: [][]byte{[]byte("the disk did not keep up")}})
-		w.lost = 0
-	}
+	w.confess()
 	w.add(r)
 	if len(w.active.b) >= w.opt.ChunkBytes && w.full == nil {
 		w.turn()
 	}
 	w.mu.Unlock()
 	return nil
+}
+
+// confess writes a record of what was left out. The lock is held.
+func (w *Writer) confess() {
+	if w.lost > 0 {
+		w.add(&Record{Kind: Lost, N: w.lost, Data: [][]byte{[]byte("the disk did not keep up")}})
+		w.lost = 0
+	}
 }
 
 // turn hands the active buffer over to the goroutine and takes the other one.
@@ -255,7 +261,10 @@ func (w *Writer) Flush(ctx context.Context) error {
 // the first that writing met. It is idempotent.
 func (w *Writer) Close() error {
 	w.mu.Lock()
-	w.closed = true
+	if !w.closed {
+		w.confess()
+		w.closed = true
+	}
 	w.mu.Unlock()
 	w.ring()
 	<-w.done

@@ -1,0 +1,269 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cairn-kv/cairn/ingest/journal"
+	"github.com/cairn-kv/cairn/tree"
+	"github.com/cairn-kv/cairn/tree/content"
+)
+
+// ErrRecording says that the engine is being recorded already.
+var ErrRecording = errors.New("engine: a recording is under way; an engine has one at a time")
+
+// RecordOptions configure a recording. The zero value is good.
+type RecordOptions struct {
+	// Wait has streams wait for a disk that does not keep up, as for a full
+	// ring: for a process that does nothing but record. Without it messages are
+	// left out, counted and marked where they are missing, and answering never
+	// suffers.
+	Wait bool
+	// FlushEvery is how long a message waits at most until it is in the file.
+	// 0 means a second.
+	FlushEvery time.Duration
+	// NoSync leaves it to the system when the file is on the disk.
+	NoSync bool
+}
+
+// Recording is a recording under way. Its methods may be called from any
+// goroutine.
+type Recording struct {
+	engine *Engine
+	w      *journal.Writer
+	failed atomic.Bool // and that was logged
+
+	mu   sync.Mutex // guards what follows; held while a definition is written
+	ids  map[*feed]uint32
+	last uint32
+}
+
+// recordMeta is what stands in a recording's header.
+type recordMeta struct {
+	Writer string `json:"writer"`
+	Scheme string `json:"scheme"` // of content hashes
+}
+
+// definition is what a recording says of a stream.
+type definition struct {
+	Source   recordedSource `json:"source"`
+	Rank     int            `json:"rank"`
+	TPShard  int            `json:"tp_shard"`
+	Endpoint string         `json:"endpoint"`
+}
+
+// recordedSource is a Source as recordings have it: what decides about the
+// index, and nothing that is secret.
+type recordedSource struct {
+	ID           string      `json:"id"`
+	Model        string      `json:"model"`
+	Endpoint     string      `json:"endpoint,omitempty"`
+	Shards       []string    `json:"shards,omitempty"`
+	Push         bool        `json:"push,omitempty"`
+	Ranks        int         `json:"ranks,omitempty"`
+	Topic        string      `json:"topic,omitempty"`
+	Protocol     string      `json:"protocol"`
+	Policy       tree.Policy `json:"policy"`
+	MainGroup    int         `json:"main_group,omitempty"`
+	FirstSeq     uint64      `json:"first_seq,omitempty"`
+	NoPythonRoot bool        `json:"no_python_root,omitempty"`
+	BareMM       bool        `json:"bare_mm,omitempty"`
+}
+
+func record(s *Source) recordedSource {
+	return recordedSource{
+		ID: s.ID, Model: s.Model, Endpoint: s.Endpoint, Shards: s.Shards, Push: s.Push, Ranks: s.Ranks, Topic: s.Topic, Protocol: s.Protocol,
+		Policy: s.Policy, MainGroup: s.MainGroup, FirstSeq: s.FirstSeq, NoPythonRoot: s.NoPythonRoot, BareMM: s.BareMM,
+	}
+}
+
+func (r *recordedSource) source() Source {
+	return Source{
+		ID: r.ID, Model: r.Model, Endpoint: r.Endpoint, Shards: r.Shards, Push: r.Push, Ranks: r.Ranks, Topic: r.Topic, Protocol: r.Protocol,
+		Policy: r.Policy, MainGroup: r.MainGroup, FirstSeq: r.FirstSeq, NoPythonRoot: r.NoPythonRoot, BareMM: r.BareMM,
+	}
+}
+
+// Record writes everything that the engine's sources receive from now on into
+// a journal on f, which is empty: what streams there are, when their links
+// begin and end, and every message as it came. [Engine.Replay] plays it again.
+// f's Sync and Close methods are used if it has them.
+//
+// A recording that begins before the sources are added replays to the very
+// index that it was made beside; one that begins later knows nothing of what
+// was said before, and its replay neither.
+func (e *Engine) Record(f io.Writer, o RecordOptions) (*Recording, error) {
+	if e.view.Load() == nil {
+		return nil, ErrClosed
+	}
+	meta, err := json.Marshal(recordMeta{Writer: "cairn", Scheme: content.Scheme})
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	r := &Recording{engine: e, ids: map[*feed]uint32{}}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !e.recording.CompareAndSwap(nil, r) {
+		return nil, ErrRecording
+	}
+	r.w, err = journal.NewWriter(f, journal.Options{Meta: meta, Wait: o.Wait, FlushEvery: o.FlushEvery, NoSync: o.NoSync})
+	if err != nil {
+		e.recording.Store(nil)
+		r.last = never
+		return nil, err
+	}
+	if v := e.view.Load(); v != nil {
+		for _, m := range v.models {
+			for _, s := range m.sources {
+				for _, f := range s.feeds {
+					r.define(f)
+				}
+			}
+		}
+	}
+	return r, nil
+}
+
+// never is the number of the last stream of a recording that did not begin.
+const never = 1<<32 - 1
+
+// Stats returns what the recording has counted.
+func (r *Recording) Stats() journal.Stats { return r.w.Stats() }
+
+// Flush returns when everything received before is in the file.
+func (r *Recording) Flush(ctx context.Context) error { return r.w.Flush(ctx) }
+
+// Stop ends the recording and closes the file. Its error is the first that
+// writing met. It is idempotent.
+func (r *Recording) Stop() error {
+	r.engine.recording.CompareAndSwap(r, nil)
+	return r.w.Close()
+}
+
+// join returns the number of a stream, defining it if need be; false if the
+// recording did not come to be.
+func (r *Recording) join(f *feed) (uint32, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.define(f)
+}
+
+// define is join with the lock held.
+func (r *Recording) define(f *feed) (uint32, bool) {
+	if r.last == never {
+		return 0, false
+	}
+	if id, ok := r.ids[f]; ok {
+		return id, true
+	}
+	d, err := json.Marshal(definition{Source: record(&f.src.spec), Rank: f.rank, TPShard: f.tp, Endpoint: f.endpoint})
+	if err != nil {
+		return 0, false // a struct of texts and numbers has no such error
+	}
+	r.last++
+	r.ids[f] = r.last
+	r.append(f.src.ctx, &journal.Record{Kind: journal.Define, Stream: r.last, Data: [][]byte{d}})
+	return r.last, true
+}
+
+// append writes a record. What cannot be written is counted by the journal,
+// and logged once.
+func (r *Recording) append(ctx context.Context, rec *journal.Record) {
+	err := r.w.Append(ctx, rec)
+	if err == nil || errors.Is(err, journal.ErrClosed) || ctx.Err() != nil {
+		return
+	}
+	if !r.failed.Swap(true) {
+		r.engine.opt.Logger.Error("the recording cannot be written", "err", err)
+	}
+}
+
+// recordAdded notes a source that was added.
+func (e *Engine) recordAdded(s *source) {
+	if r := e.recording.Load(); r != nil {
+		for _, f := range s.feeds {
+			r.join(f)
+		}
+	}
+}
+
+// recordRemoved notes a source that is gone, with its streams.
+func (e *Engine) recordRemoved(s *source) {
+	r := e.recording.Load()
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range s.feeds {
+		if id, ok := r.ids[f]; ok {
+			delete(r.ids, f)
+			r.append(context.Background(), &journal.Record{Kind: journal.Forget, Stream: id})
+		}
+	}
+}
+
+// tap is where a recording listens to a stream. It costs a stream that is not
+// recorded one load a message.
+type tap struct {
+	feed *feed
+
+	// The stream's goroutine alone.
+	of  *Recording // that id is of
+	id  uint32
+	rec journal.Record
+}
+
+// Up implements ingest.Tap.
+func (t *tap) Up() {
+	if r := t.feed.src.engine.recording.Load(); r != nil && t.known(r) {
+		t.write(r, journal.Up)
+	}
+}
+
+// Message implements ingest.Tap.
+func (t *tap) Message(frames [][]byte) {
+	r := t.feed.src.engine.recording.Load()
+	if r == nil {
+		return
+	}
+	if t.of != r {
+		if !t.known(r) {
+			return
+		}
+		t.write(r, journal.Up) // it began in the middle of a link
+	}
+	t.write(r, journal.Message, frames...)
+}
+
+// Down implements ingest.Tap. A link that ends because the source is taken away
+// was not lost.
+func (t *tap) Down(err error) {
+	if r := t.feed.src.engine.recording.Load(); r != nil && t.feed.src.ctx.Err() == nil && t.known(r) {
+		t.write(r, journal.Down, []byte(err.Error()))
+	}
+}
+
+// known makes sure that the recording knows the stream.
+func (t *tap) known(r *Recording) bool {
+	if t.of == r {
+		return true
+	}
+	id, ok := r.join(t.feed)
+	if ok {
+		t.of, t.id = r, id
+	}
+	return ok
+}
+
+func (t *tap) write(r *Recording, k journal.Kind, data ...[]byte) {
+	t.rec = journal.Record{Kind: k, Time: time.Now(), Stream: t.id, Data: data}
+	r.append(t.feed.src.ctx, &t.rec)
+	t.rec.Data = nil
+}
