@@ -68,7 +68,9 @@ func (s *Stream) fill(ctx context.Context, now time.Time, payload []byte) (Cause
 	if err != nil {
 		return "", err
 	}
-	s.setLag(now, &b)
+	if !s.repair.active { // what a replay brings is old by nature
+		s.setLag(now, &b)
+	}
 	rank := s.opt.Rank
 	if b.HasRank {
 		if b.Rank < 0 || b.Rank >= int64(s.maxRanks) {
@@ -112,6 +114,9 @@ func (s *Stream) undecodable(ctx context.Context, bad *wire.Error) error {
 	}
 	if err := s.clearAll(ctx); err != nil {
 		return err
+	}
+	if s.repair.active {
+		s.settleStates()
 	}
 	s.endBatch()
 	return s.port.Commit(s.seq)

@@ -29,12 +29,30 @@ const (
 	countLosses
 	countFences
 
+	countUnrecovered
+	countHeld
+	countReplayed
+	countSnapshots
+	countProbes
+	countTails
+	repairsBegun
+	repairsWhole
+	repairsPartial
+	failNoReplay
+	failSilence
+	failTimeout
+	failHold
+	failTopic
+	failCooldown
+	failSnapshot
+
 	dropFrameCount
 	dropSequenceSize
 	dropTopic
 	dropEndMarker
 	dropDuplicate
 	dropFenced
+	dropReplayed
 	dropRank
 
 	skipUnknownOwnership
@@ -73,12 +91,30 @@ var countNames = [numCounts]Label{
 	countLosses:      {"losses", ""},
 	countFences:      {"fences", ""},
 
+	countUnrecovered: {"unrecovered_batches", ""},
+	countHeld:        {"held_messages", ""},
+	countReplayed:    {"replayed_batches", ""},
+	countSnapshots:   {"snapshots", ""},
+	countProbes:      {"tail_probes", ""},
+	countTails:       {"tails_lost", ""},
+	repairsBegun:     {"repairs", "begun"},
+	repairsWhole:     {"repairs", "whole"},
+	repairsPartial:   {"repairs", "partial"},
+	failNoReplay:     {"repairs_failed", "no_replay"},
+	failSilence:      {"repairs_failed", "silence"},
+	failTimeout:      {"repairs_failed", "timeout"},
+	failHold:         {"repairs_failed", "hold_overflow"},
+	failTopic:        {"repairs_failed", "topic"},
+	failCooldown:     {"repairs_failed", "cooldown"},
+	failSnapshot:     {"repairs_failed", "snapshot"},
+
 	dropFrameCount:   {"messages_dropped", "frame_count"},
 	dropSequenceSize: {"messages_dropped", "sequence_size"},
 	dropTopic:        {"messages_dropped", "topic"},
 	dropEndMarker:    {"messages_dropped", "end_marker"},
 	dropDuplicate:    {"messages_dropped", "duplicate"},
 	dropFenced:       {"messages_dropped", "fenced"},
+	dropReplayed:     {"messages_dropped", "replayed"},
 	dropRank:         {"messages_dropped", "rank"},
 
 	skipUnknownOwnership: {"events_skipped", "unknown_ownership"},
@@ -114,6 +150,20 @@ func (s *Stream) Counters() iter.Seq2[Label, uint64] {
 	return func(yield func(Label, uint64) bool) {
 		for i := range numCounts {
 			if !yield(countNames[i], s.counters.counts[i].Load()) {
+				return
+			}
+		}
+		t := &s.tallied
+		for _, c := range [...]struct {
+			Label
+			n uint64
+		}{
+			{Label{"replay_requests", ""}, t.Requests.Load()},
+			{Label{"replay_holes", ""}, t.Again.Load()},
+			{Label{"replay_replies_dropped", "malformed"}, t.Malformed.Load()},
+			{Label{"replay_replies_dropped", "late"}, t.Late.Load()},
+		} {
+			if !yield(c.Label, c.n) {
 				return
 			}
 		}

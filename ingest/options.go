@@ -114,6 +114,9 @@ type Options struct {
 	// Transport sets time-outs and limits of the connection that Dial does not
 	// make. Its Endpoint, Topics and Heartbeat are the stream's own.
 	Transport zmtp.Options
+	// Repair says how what was missed is made up for. The replay endpoint is
+	// connected to with the dialer and credentials of Transport.
+	Repair Repair
 	// Backoff is the delay between attempts to connect.
 	Backoff zmtp.Backoff
 	// Logger gets state changes, each once. Nil logs nothing.

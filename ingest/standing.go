@@ -30,6 +30,12 @@ func (s *Stream) begins(short State) {
 	s.begin, s.short = s.here(), short
 }
 
+// awaits notes that a history begins whose first batches are still to come, by
+// replay.
+func (s *Stream) awaits(short State) {
+	s.begin, s.short = shard.Position{Incarnation: s.incarnation, Seq: s.opt.FirstSeq, Any: true}, short
+}
+
 // here is the position of the batch at hand.
 func (s *Stream) here() shard.Position {
 	return shard.Position{Incarnation: s.incarnation, Seq: s.seq, Any: true}
@@ -46,6 +52,10 @@ func (s *Stream) lose(cause Cause) (fence bool) {
 	}
 	for d := range NumDomains {
 		s.spoil(d, true)
+		if s.repair.active {
+			s.repair.causes[d] = cause // it is hidden already
+			continue
+		}
 		// At once: whoever walks the index without what was lost must see it.
 		s.set(d, &standing{state: Degraded, cause: cause, advisory: s.keeps(d, cause)})
 	}
@@ -85,10 +95,12 @@ func (s *Stream) spoil(d Domain, lossy bool) {
 // says that it is not the first of it.
 func (s *Stream) restart(ctx context.Context, late bool) error {
 	s.counters.add(countRestarts, 1)
-	if late {
+	// Late, what was missed may be had by replay: then it is no loss yet.
+	awaiting := late && s.opt.Repair.possible()
+	if late && !awaiting {
 		s.counters.add(countLosses, 1)
 	}
-	s.log.Info("publisher restarted", "seq", s.seq)
+	s.log.Info("publisher restarted", "seq", s.lastSeq.Load())
 	short := Connecting
 	if s.fenced {
 		short = Fenced
@@ -96,19 +108,29 @@ func (s *Stream) restart(ctx context.Context, late bool) error {
 	s.fenced = false
 	s.clearing = true
 	s.incarnation++
-	s.begins(short)
+	if awaiting {
+		s.awaits(short)
+		s.beginRepair(CauseLateJoin)
+		s.repair.causes = [NumDomains]Cause{}
+	} else {
+		s.begins(short)
+	}
 	// First the state, then the incarnation: whoever has seen the new one must
 	// not take what is left of the old for it.
 	for d := range NumDomains {
 		next := standing{state: Exact}
 		switch {
-		case late:
+		case late && !awaiting:
 			next.state, next.cause = Degraded, CauseLateJoin
 		case d == CacheOwner && s.opt.Pool == PoolDurable:
 			// The pool lives on: it still has what its clearing takes away here.
 			next.state, next.cause = Degraded, CauseRestart
 		}
 		s.spoil(d, next.state == Degraded)
+		if awaiting {
+			s.repair.causes[d] = next.cause
+			continue
+		}
 		s.set(d, &next)
 	}
 	s.port.Restart()
@@ -132,6 +154,14 @@ func (s *Stream) fence(ctx context.Context, cause Cause) error {
 	s.counters.add(countFences, 1)
 	s.port.Rollback()
 	s.fenced = true
+	if s.repair.active {
+		// What is held will never count.
+		if live, any := s.machine.Live(); any {
+			s.machine.Skip(live)
+			s.seq = max(s.seq, live)
+		}
+		s.endRepair()
+	}
 	for d := range NumDomains {
 		s.spoil(d, true)
 		s.set(d, &standing{state: Fenced, cause: cause})
@@ -150,6 +180,13 @@ func (s *Stream) fence(ctx context.Context, cause Cause) error {
 // settleStates publishes which domains the batch at hand makes exact. It comes
 // before the commit: who has waited for the batch finds its state.
 func (s *Stream) settleStates() {
+	if s.repair.active {
+		if s.completes() {
+			s.finishRepair()
+			s.linkProven()
+		}
+		return
+	}
 	for d := range NumDomains {
 		if !s.whole[d] {
 			continue

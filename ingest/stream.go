@@ -5,9 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/cairn-kv/cairn/ingest/replay"
 	"github.com/cairn-kv/cairn/ingest/seq"
 	"github.com/cairn-kv/cairn/ingest/wire"
 	"github.com/cairn-kv/cairn/ingest/zmtp"
@@ -39,9 +41,27 @@ type Stream struct {
 
 	// Run's goroutine alone: the sequence.
 	machine     seq.Machine
+	mark        mark // of the last batch applied
 	incarnation uint32
 	fresh       bool   // no message of this connection was judged yet
 	warned      string // the kind of failure to connect that was logged last, "" since connected
+
+	// The same goroutine: what is missing. link, due and tallied are shared with
+	// the errands, which work waits for.
+	ctx     context.Context // Run's
+	link    atomic.Pointer[Link]
+	repair  repair
+	errand  *errand
+	items   []replay.Item // given back by collect
+	budget  budget
+	fatal   error // that Woken returned
+	work    sync.WaitGroup
+	tallied replay.Tally
+	timer   *time.Timer
+	due     atomic.Bool   // the timer is
+	quiet   time.Duration // how long the publisher may be quiet until it is asked
+	probed  int64         // the last message when it was asked last, unix ns
+	looked  int64         // when it was asked last, unix ns
 
 	// What the stream taught.
 	slots  [NumDomains][]slot
@@ -90,6 +110,8 @@ func NewStream(o Options) (*Stream, error) {
 		maxRanks: o.maxRanks(),
 		machine:  seq.Machine{First: o.FirstSeq},
 	}
+	s.opt.Repair.setDefaults()
+	s.budget = newBudget(s.opt.Repair.Cooldown)
 	s.decoder.BareMultimodal = o.BareMultimodal
 	if o.Attached != nil {
 		o.Transport.MaxMessage = maxAttachedMessage
@@ -114,6 +136,10 @@ func (s *Stream) Port() *shard.Port { return s.port }
 // closes the port: what was committed is applied and answered from still.
 func (s *Stream) Run(ctx context.Context) error {
 	defer s.port.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer s.work.Wait()
+	defer cancel()
+	s.ctx = ctx
 	back := s.opt.Backoff
 	longest := back.Max
 	if longest == 0 {
@@ -140,7 +166,7 @@ func (s *Stream) Run(ctx context.Context) error {
 // stream is at its end as well.
 func (s *Stream) session(ctx context.Context) (fatal bool, err error) {
 	s.fresh = true
-	link, err := s.dial(ctx, Hooks{Heard: s.hear, Woken: s.woken})
+	link, err := s.dial(ctx, Hooks{Heard: s.hear, Woken: func() error { return s.woken(ctx) }})
 	if err != nil {
 		if ctx.Err() != nil {
 			return true, context.Cause(ctx)
@@ -159,6 +185,9 @@ func (s *Stream) session(ctx context.Context) (fatal bool, err error) {
 		return false, err
 	}
 	defer link.Close()
+	s.link.Store(&link)
+	defer s.unlinked()
+	defer s.link.Store(nil)
 	s.counters.add(countConnects, 1)
 	s.warned = ""
 	s.lastError.Store(nil)
@@ -166,13 +195,16 @@ func (s *Stream) session(ctx context.Context) (fatal bool, err error) {
 	epoch := s.epoch.Add(1)
 	s.connected.Store(true)
 	s.log.Info("connected", "epoch", epoch)
+	if err := s.linked(ctx); err != nil {
+		return s.ended(ctx, err)
+	}
 	for {
 		frames, err := link.Next()
 		if err != nil {
-			s.connected.Store(false)
-			if ctx.Err() != nil {
-				return true, context.Cause(ctx)
+			if ctx.Err() != nil || s.ownError(err) {
+				return s.ended(ctx, err)
 			}
+			s.connected.Store(false)
 			if errors.Is(err, ErrEnd) {
 				return true, err
 			}
@@ -183,21 +215,23 @@ func (s *Stream) session(ctx context.Context) (fatal bool, err error) {
 			return false, err
 		}
 		if err := s.take(ctx, frames); err != nil {
-			s.connected.Store(false)
-			s.port.Rollback()
-			if ctx.Err() != nil {
-				err = context.Cause(ctx)
-			}
-			return true, err
+			return s.ended(ctx, err)
 		}
 	}
 }
 
+// ended is the end of a session that is the stream's as well.
+func (s *Stream) ended(ctx context.Context, err error) (fatal bool, _ error) {
+	s.connected.Store(false)
+	s.port.Rollback()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return true, err
+}
+
 // hear notes a heartbeat.
 func (s *Stream) hear() { s.heard.Store(time.Now().UnixNano()) }
-
-// woken is called inside Link.Next after Link.Wake.
-func (s *Stream) woken() error { return nil }
 
 func (s *Stream) setError(err error) {
 	text := err.Error()
@@ -219,6 +253,11 @@ func (s *Stream) linkDown(err error) {
 // what was missed has been dealt with.
 func (s *Stream) linkProven() {
 	s.fresh = false
+	s.up()
+}
+
+// up notes that the link is what it was before it went down.
+func (s *Stream) up() {
 	if s.down.Load() != 0 {
 		s.down.Store(0)
 		s.log.Info("caught up after a disconnect", "seq", s.seq)
@@ -257,15 +296,13 @@ func (s *Stream) wanted(topic []byte) bool {
 
 // judge decides by its sequence what a message means.
 func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []byte) error {
-	first := !s.received.Load()
-	v := s.machine.Observe(n)
-	// Publishers do not send twice, so on a new connection the last sequence
-	// again is no duplicate: another process has come just as far. It is judged
-	// as its first message, and what it sent before, if anything, is missing.
-	if v.Kind == seq.Duplicate && s.fresh {
-		s.machine.Reset()
+	last, any := s.machine.Live()
+	first := !any && !s.repair.active
+	var v seq.Verdict
+	if s.fresh {
+		v = s.machine.ObserveFirst(n)
+	} else {
 		v = s.machine.Observe(n)
-		v.Kind = seq.Restart
 	}
 	switch v.Kind {
 	case seq.Refused:
@@ -276,14 +313,22 @@ func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []b
 		return nil
 	}
 	v, lost := s.strict(v, first)
-	if v.Missing > 0 {
-		s.machine.Skip(n) // no repair yet: what is missing is given up
-		s.counters.add(countGaps, 1)
-		s.counters.add(countMissing, v.Missing)
-	}
-	s.seq = n
 	s.lastSeq.Store(n)
 	s.received.Store(true)
+	if missing := v.Missing; missing > 0 {
+		if s.repair.active && any && v.Kind == seq.Gap {
+			missing = n - last - 1 // the others are known to be missing
+		}
+		if missing > 0 {
+			s.counters.add(countGaps, 1)
+			s.counters.add(countMissing, missing)
+		}
+	}
+	if done, err := s.repairs(ctx, now, v, lost, n, payload); done || err != nil {
+		return err
+	}
+	s.machine.Skip(n) // whatever is missing is given up
+	s.seq = n
 	if first {
 		s.begins(Connecting)
 	}
@@ -310,5 +355,42 @@ func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []b
 		s.counters.add(dropFenced, 1)
 		return s.port.Commit(n)
 	}
+	s.remember(n, payload)
 	return s.apply(ctx, now, payload)
+}
+
+// repairs takes a message into a repair, if there is one or must be one.
+func (s *Stream) repairs(ctx context.Context, now time.Time, v seq.Verdict, lost Cause, n uint64, payload []byte) (done bool, err error) {
+	switch {
+	case v.Kind == seq.Restart:
+		if s.repair.active {
+			s.endRepair()
+		}
+		s.dismiss()
+		if v.Missing == 0 || !s.opt.Repair.possible() {
+			return false, nil
+		}
+		if err := s.restart(ctx, true); err != nil {
+			return true, err
+		}
+	case s.fenced || lost == CauseRegression:
+		return false, nil
+	case s.repair.active:
+		return true, s.missed(ctx, now, v, n, payload)
+	case v.Kind != seq.Gap || !s.opt.Repair.possible():
+		if s.errand != nil && v.Kind == seq.Apply {
+			s.dismiss() // it goes on: nothing is missing
+		}
+		return false, nil
+	default:
+		cause := lost
+		if _, applied := s.machine.Applied(); !applied {
+			cause = CauseLateJoin
+			s.awaits(Repairing)
+		}
+		s.log.Info("batches are missing, asking for them", "seq", n, "missing", v.Missing)
+		s.beginRepair(cause)
+	}
+	s.repair.idle = true // until the message is held
+	return true, s.missed(ctx, now, v, n, payload)
 }

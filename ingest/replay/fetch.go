@@ -65,15 +65,17 @@ const (
 	// Stranger: the witness's sequence has another batch. The publisher is
 	// another process.
 	Stranger
-	// Unvouched: the publisher does not have the witness (any more), so nobody
-	// can tell whose history it is. First is what it has, if anything.
+	// Unvouched: the publisher has later batches, but not the witness (any
+	// more), so nobody can tell whose history it is.
 	Unvouched
+	// Nothing: it has neither the witness nor anything later.
+	Nothing
 	// Cancelled: the context ended.
 	Cancelled
 	NumOutcomes
 )
 
-var outcomeNames = [NumOutcomes]string{"ended", "something", "silent", "timed_out", "stranger", "unvouched", "cancelled"}
+var outcomeNames = [NumOutcomes]string{"ended", "something", "silent", "timed_out", "stranger", "unvouched", "nothing", "cancelled"}
 
 // String returns the outcome's word.
 func (o Outcome) String() string {
@@ -125,7 +127,8 @@ func Fetch(ctx context.Context, o Options, from uint64, box *Inbox) {
 	parent := ctx
 	ctx, cancel := context.WithTimeout(parent, o.Total)
 	defer cancel()
-	f := &fetch{o: o, box: box, next: from, heard: time.Now(), proven: o.Witness == nil}
+	began := time.Now()
+	f := &fetch{o: o, box: box, next: from, heard: began, proven: o.Witness == nil}
 	out, err := f.run(ctx)
 	switch {
 	case err == errStop:
@@ -135,7 +138,7 @@ func Fetch(ctx context.Context, o Options, from uint64, box *Inbox) {
 	case ctx.Err() != nil:
 		out = TimedOut
 	}
-	_ = box.put(parent, Item{Kind: Done, Seq: f.next, Outcome: out, Err: err})
+	_ = box.Put(parent, Item{Kind: Done, Seq: f.next, Outcome: out, Err: err, Took: time.Since(began)})
 }
 
 // run connects, and connects again, until there is an outcome. An error other
@@ -232,7 +235,9 @@ func (f *fetch) replies(ctx context.Context, d *zmtp.Dealer) (Outcome, error) {
 func (f *fetch) take(ctx context.Context, r reply) (out Outcome, again bool, err error) {
 	if !f.proven {
 		switch {
-		case r.end || r.seq >= f.next:
+		case r.end:
+			return Nothing, false, errStop
+		case r.seq >= f.next:
 			return Unvouched, false, errStop
 		case r.seq < f.next-1:
 			f.o.Tally.Late.Add(1)
@@ -241,7 +246,7 @@ func (f *fetch) take(ctx context.Context, r reply) (out Outcome, again bool, err
 			return Stranger, false, errStop
 		}
 		f.proven = true
-		return 0, false, f.box.put(ctx, Item{Kind: Vouched})
+		return 0, false, f.box.Put(ctx, Item{Kind: Vouched})
 	}
 	switch {
 	case r.end:
@@ -275,7 +280,7 @@ func (f *fetch) take(ctx context.Context, r reply) (out Outcome, again bool, err
 // deliver hands over the batch that is next, and those that waited behind it.
 func (f *fetch) deliver(ctx context.Context, i Item) error {
 	for ok := true; ok; i, ok = f.window.next(f.next) {
-		if err := f.box.put(ctx, i); err != nil {
+		if err := f.box.Put(ctx, i); err != nil {
 			return err
 		}
 		f.next++
@@ -291,7 +296,7 @@ func (f *fetch) lose(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	if err := f.box.put(ctx, Item{Kind: Lost, Seq: lowest}); err != nil {
+	if err := f.box.Put(ctx, Item{Kind: Lost, Seq: lowest}); err != nil {
 		return err
 	}
 	f.next = lowest

@@ -229,7 +229,7 @@ func TestFetch(t *testing.T) {
 		{"the witness is gone", 5, func(a ask) { a.old(7, 8); a.oldEnd() }, Options{Witness: same},
 			"done: unvouched", []uint64{4}},
 		{"the witness is not there yet", 5, func(a ask) { a.oldEnd() }, Options{Witness: same},
-			"done: unvouched", []uint64{4}},
+			"done: nothing", []uint64{4}},
 		{"a peek", 5, func(a ask) { a.old(5, 6); a.oldEnd() }, Options{Peek: true},
 			"done: something", []uint64{5}},
 		{"a peek at nothing", 5, func(a ask) { a.oldEnd() }, Options{Peek: true},

@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // Kind says what an Item is.
@@ -24,11 +25,12 @@ const (
 // Item is one thing that a Fetch has to say.
 type Item struct {
 	Kind    Kind
-	Seq     uint64  // of a Batch; Lost: of the first that is there
-	Topic   []byte  // of a Batch; nil if the reply had none or an empty one
-	Payload []byte  // of a Batch; the reader's own
-	Outcome Outcome // of Done
-	Err     error   // of Done, why; nil if Outcome says all
+	Seq     uint64        // of a Batch; Lost: of the first that is there; Done: of the next
+	Topic   []byte        // of a Batch; nil if the reply had none or an empty one
+	Payload []byte        // of a Batch; the reader's own
+	Outcome Outcome       // of Done
+	Err     error         // of Done, why; nil if Outcome says all
+	Took    time.Duration // of Done
 }
 
 // size is what an item counts for in the bound of its inbox, in bytes.
@@ -53,8 +55,8 @@ func NewInbox(limit int, notify func()) *Inbox {
 	return &Inbox{limit: limit, notify: notify, room: make(chan struct{}, 1)}
 }
 
-// put adds an item, and waits for room until ctx ends.
-func (b *Inbox) put(ctx context.Context, i Item) error {
+// Put adds an item, and waits for room until ctx ends.
+func (b *Inbox) Put(ctx context.Context, i Item) error {
 	for {
 		b.mu.Lock()
 		if b.bytes == 0 || b.bytes+i.size() <= b.limit {
