@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/cairn-kv/cairn/engine/validate"
 )
 
 // apiError is an error of a request: {"error","code","field"} and a status.
@@ -14,6 +16,8 @@ type apiError struct {
 	code   string
 	field  string
 	text   string
+	// problems are all that was wrong with a registration, nil for other requests.
+	problems validate.Errors
 }
 
 func (e *apiError) Error() string { return e.text }

@@ -4,7 +4,8 @@
 //	POST /v1/hint     the kv.fetch hint for a routed request, or the reason for none
 //	GET  /v1/hints    who takes part in hints, why others do not, what was learnt
 //	POST /v1/hints/…  load, fetch, prefill: what a router tells for options of hints
-//	GET  /v1/owners   what answers can name, with freshness
+//	GET  /v1/owners   what answers can name, with freshness; slots and leases
+//	     /v1/workers  where workers register; see registryRoutes
 //	GET  /v1/sources  what was configured, stream by stream
 //	GET  /health      the process is alive (open without a token)
 //	GET  /ready       queries are answered from at least one connected stream

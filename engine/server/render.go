@@ -250,5 +250,5 @@ func appendError(b []byte, e *apiError) []byte {
 	if e.field != "" {
 		b = appendText(b, `,"field":`, e.field)
 	}
-	return append(b, '}')
+	return append(appendProblems(b, e.problems), '}')
 }

@@ -37,7 +37,8 @@ func (s *Server) hint(w http.ResponseWriter, r *http.Request, c *call) *apiError
 }
 
 func (s *Server) owners(_ http.ResponseWriter, _ *http.Request, c *call) *apiError {
-	c.out = append(appendOwners(append(c.out, `{"owners":`...), s.opt.Engine.Owners()), '}')
+	c.out = appendOwners(append(c.out, `{"owners":`...), s.opt.Engine.Owners())
+	c.out = append(s.appendRegistry(c.out), '}')
 	return nil
 }
 
@@ -91,5 +92,5 @@ func (s *Server) writeMetrics(w http.ResponseWriter, _ *http.Request, _ *call) *
 }
 
 func (s *Server) unknown(_ http.ResponseWriter, r *http.Request, _ *call) *apiError {
-	return fail(404, "unknown_route", "", "no route %s; see /v1/match, /v1/hint, /v1/hints, /v1/owners, /v1/sources, /health, /ready, /metrics", clip([]byte(r.URL.Path)))
+	return fail(404, "unknown_route", "", "no route %s; see /v1/match, /v1/hint, /v1/hints, /v1/owners, /v1/sources, /v1/workers, /health, /ready, /metrics", clip([]byte(r.URL.Path)))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/VictoriaMetrics/metrics"
 
 	"github.com/cairn-kv/cairn/engine"
+	"github.com/cairn-kv/cairn/engine/registry"
 )
 
 // Engine is the part of *engine.Engine that the routes stand on.
@@ -35,6 +36,11 @@ type Options struct {
 	MaxBody int64
 	// Logger gets what a caller cannot be told. Nil: slog.Default.
 	Logger *slog.Logger
+	// Registry lets workers register; nil: there are no such routes.
+	Registry *registry.Registrar
+	// WorkerFile is the watched file of workers, which /v1/owners tells of; nil
+	// if there is none. Whoever made it runs it.
+	WorkerFile *registry.Watcher
 	// Version stands in /health and the metric cairn_build_info.
 	Version string
 }
@@ -89,6 +95,7 @@ func New(o Options) (*Server, error) {
 	s.route(api, "/health", http.MethodGet, RoleNone, s.health)
 	s.route(api, "/ready", http.MethodGet, RoleRead, s.ready)
 	s.route(api, "/metrics", http.MethodGet, RoleRead, s.writeMetrics)
+	s.registryRoutes(api)
 	s.route(api, "/", "", RoleRead, s.unknown)
 	s.api = api
 
