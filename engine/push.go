@@ -248,19 +248,20 @@ func (e *Engine) look(b *Batch, res *PushResult) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrBatch, err)
 	}
-	if env.HasRank && (env.Rank < 0 || env.Rank >= int64(e.opt.MaxRanks)) {
-		return &FieldError{Source: b.Source, Field: "data_parallel_rank", Value: strconv.FormatInt(env.Rank, 10), Want: fmt.Sprintf("wants 0 … %d", e.opt.MaxRanks-1)}
-	}
 	for ; ; res.Events++ {
 		more, err := l.Next(&l.ev)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrBatch, err)
 		}
 		if !more {
-			return nil
+			break
 		}
 		if k := l.ev.Kind; k == wire.Rejected || k == wire.Skipped {
 			res.Rejected = append(res.Rejected, RejectedEvent{Index: res.Events, Reason: l.ev.Reason.String(), Skipped: k == wire.Skipped})
 		}
 	}
+	if env.HasRank && (env.Rank < 0 || env.Rank >= int64(e.opt.MaxRanks)) {
+		return &FieldError{Source: b.Source, Field: "data_parallel_rank", Value: strconv.FormatInt(env.Rank, 10), Want: fmt.Sprintf("wants 0 … %d", e.opt.MaxRanks-1)}
+	}
+	return nil
 }
