@@ -209,7 +209,7 @@ func (c *checker) supports(id, class uint32, l lane, p int) error {
 	}
 	for sh := 0; sh < int(x.lanes[l.id()].shards); sh++ {
 		for t := Device; t < NumTiers; t++ {
-			if _, ok := x.supportOn(l.id(), spot{run: id, pos: p}, t, uint8(sh)); !ok && x.holdsOn(l, class, p, t, uint8(sh)) {
+			if _, ok := x.supportOn(l.id(), spot{run: id, position: int32(p)}, t, uint8(sh)); !ok && x.holdsOn(l, class, p, t, uint8(sh)) {
 				return fmt.Errorf("bit of tier %d shard %d without support", t, sh)
 			}
 		}
@@ -228,7 +228,7 @@ func (c *checker) inTable(name, tag uint64, run uint32, pos int) bool {
 		}
 		return n == 1
 	}
-	want := tag<<tagShift | spot{run: run, pos: pos}.val()
+	want := tag<<tagShift | spot{run: run, position: int32(pos)}.val()
 	cur := c.x.own.find(name, tag)
 	for v := cur.next(); v != 0; v = cur.next() {
 		if v == want {

@@ -11,7 +11,7 @@
 //	               │  └─ child at offset 3 ──▶ run …        (divergence splits nothing)
 //	               └─ child at offset 6 ──▶ run …           (the run goes on)
 //
-//	names table   name ──▶ run, position        writer only: parents, removals
+//	names table   hash of a name ──▶ run, position   writer only: parents, removals
 //	child table   run, offset, content ──▶ run  readers too
 //	side record   rows of bits per tier and TP shard, own names, copies
 //
@@ -33,7 +33,8 @@
 //
 // One goroutine at a time writes. Any number read, without locks, without
 // writing shared memory and without waiting for the writer. All shared words
-// are atomic; memory is type-stable, so a late reader finds words of the right
+// are atomic (words that nobody can see yet are filled by plain stores, in
+// plain_*.s); memory is type-stable, so a late reader finds words of the right
 // kind and learns from a version that they are not those it meant.
 //
 //   - Growing: content, count, then the lane; run, child table, child bit.

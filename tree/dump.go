@@ -130,7 +130,7 @@ func (x *Index) dumpRun(u *under, hd []atomic.Uint64, chains []uint64, visit fun
 		for p, c := range chains {
 			b := Block{Root: u.root, Chain: c, End: u.units + p + 1, Span: 1, Copies: 1}
 			b.Holder = holder
-			x.dumpPosition(spot{run: u.id, pos: p, hd: hd}, l, b, visit)
+			x.dumpPosition(spot{run: u.id, position: int32(p), hd: hd}, l, b, visit)
 		}
 	}
 }
@@ -138,11 +138,11 @@ func (x *Index) dumpRun(u *under, hd []atomic.Uint64, chains []uint64, visit fun
 // dumpPosition gives the blocks of one holder that end at a position.
 func (x *Index) dumpPosition(at spot, l lane, b Block, visit func(Block)) {
 	class := at.class()
-	if l.plain() && at.pos >= l.reach() {
+	if l.plain() && at.pos() >= l.reach() {
 		return
 	}
-	if x.exceptional(l, class, at.pos) {
-		for i := x.supportsOf(l.id(), at.run, at.pos); i != 0; i = x.supports[i].next {
+	if x.exceptional(l, class, at.pos()) {
+		for i := x.supportsOf(l.id(), at.run, at.pos()); i != 0; i = x.supports[i].next {
 			if v := &x.supports[i]; !v.inner {
 				b.Name, b.Tier, b.Shard = v.name, v.tier, v.shard
 				b.Span, b.Copies = int(v.span), int(v.n)
@@ -151,7 +151,7 @@ func (x *Index) dumpPosition(at spot, l lane, b Block, visit func(Block)) {
 		}
 		return
 	}
-	b.Name = x.nameAt(l, at.hd, class, at.pos)
+	b.Name = x.nameAt(l, at.hd, class, at.pos())
 	if l.plain() {
 		b.Tier = l.tier()
 		visit(b)
@@ -161,7 +161,7 @@ func (x *Index) dumpPosition(at spot, l lane, b Block, visit func(Block)) {
 	for ref := uint32(x.side(l.ref())[sRows].Load()); ref != 0; {
 		w := pl.at(ref)
 		head := w[0].Load()
-		if bit(w[1:], at.pos) {
+		if bit(w[1:], at.pos()) {
 			b.Tier, b.Shard = rowTier(head), rowShard(head)
 			visit(b)
 		}

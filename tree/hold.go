@@ -41,14 +41,14 @@ func (x *Index) laneHere(at spot) *atomic.Uint64 {
 func (x *Index) claim(at spot, slot *atomic.Uint64, n int) {
 	class := at.class()
 	l := lane(slot.Load())
-	if l.plain() && x.op.shards == 1 && at.pos <= l.reach() && (l.reach() == 0 || l.tier() == x.op.tier) {
+	if l.plain() && x.op.shards == 1 && at.pos() <= l.reach() && (l.reach() == 0 || l.tier() == x.op.tier) {
 		keep := l & (laneOwn | laneRef)
-		slot.Store(uint64(plainLane(l.id(), x.op.tier, at.pos+n) | keep))
+		slot.Store(uint64(plainLane(l.id(), x.op.tier, at.pos()+n) | keep))
 		x.mark(stepRaise)
 		return
 	}
 	l, s := x.needRows(slot, class)
-	fill(x.row(s, class, x.op.tier, x.op.shard, true), at.pos, at.pos+n)
+	fill(x.row(s, class, x.op.tier, x.op.shard, true), at.pos(), at.pos()+n)
 	_, one, reach := x.publish(at, l, s)
 	x.collapse(at, slot, one, reach)
 }
@@ -140,7 +140,7 @@ func (x *Index) collapse(at spot, slot *atomic.Uint64, one Tier, reach int) {
 // set and none exceptional any more: the figure first, then the names nobody
 // needs, then the version.
 func (x *Index) lower(at spot, slot *atomic.Uint64, n int, t Tier, shard uint8) {
-	class, lo, hi := at.class(), at.pos, at.pos+n
+	class, lo, hi := at.class(), at.pos(), at.pos()+n
 	l := lane(slot.Load())
 	gone := false
 	if l.plain() && hi >= l.reach() {
@@ -180,7 +180,7 @@ func (x *Index) forgetOwn(at spot, slot *atomic.Uint64, l lane, gone bool, lo, h
 		if !x.marked(s, class, sOwn, p) || !gone && x.holds(lane(slot.Load()), class, p, -1) {
 			continue
 		}
-		at.pos = p
+		at.position = int32(p)
 		x.dropOwnName(l.id(), own[p].Load(), at)
 		x.setMark(s, class, sOwn, p, false)
 	}
@@ -220,15 +220,15 @@ func (x *Index) holdOne(at spot, block int, n uint32) {
 	l := lane(slot.Load())
 	v := support{name: name, n: n, tier: x.op.tier, shard: x.op.shard, span: 1}
 	switch {
-	case !x.holds(l, class, at.pos, -1):
+	case !x.holds(l, class, at.pos(), -1):
 		x.nameKnown(at, slot, block)
 		x.claim(at, slot, 1)
 		x.gained(1)
 		if v.n--; v.n > 0 && x.op.rule == Copies {
 			x.support(at, slot, v)
 		}
-	case !x.exceptional(l, class, at.pos) && x.nameAt(l, at.hd, class, at.pos) == name:
-		if !x.holdsOn(l, class, at.pos, x.op.tier, x.op.shard) {
+	case !x.exceptional(l, class, at.pos()) && x.nameAt(l, at.hd, class, at.pos()) == name:
+		if !x.holdsOn(l, class, at.pos(), x.op.tier, x.op.shard) {
 			x.claim(at, slot, 1)
 			x.gained(1)
 			v.n--
@@ -247,10 +247,10 @@ func (x *Index) holdOne(at spot, block int, n uint32) {
 func (x *Index) list(at spot, slot *atomic.Uint64, v support) {
 	id := lane(slot.Load()).id()
 	known := false
-	if head := x.supportsOf(id, at.run, at.pos); head != 0 {
+	if head := x.supportsOf(id, at.run, at.pos()); head != 0 {
 		known = x.findSupport(head, v.name, v.tier, v.shard) != nil
-	} else if l := lane(slot.Load()); x.holds(l, at.class(), at.pos, -1) {
-		known = x.nameAt(l, at.hd, at.class(), at.pos) == v.name && x.holdsOn(l, at.class(), at.pos, v.tier, v.shard)
+	} else if l := lane(slot.Load()); x.holds(l, at.class(), at.pos(), -1) {
+		known = x.nameAt(l, at.hd, at.class(), at.pos()) == v.name && x.holdsOn(l, at.class(), at.pos(), v.tier, v.shard)
 	}
 	x.support(at, slot, v)
 	switch {
@@ -263,8 +263,8 @@ func (x *Index) list(at spot, slot *atomic.Uint64, v support) {
 	l := lane(slot.Load())
 	s := x.side(l.ref())
 	row := x.row(s, at.class(), v.tier, v.shard, true)
-	if !bit(row, at.pos) {
-		setBit(row, at.pos, true)
+	if !bit(row, at.pos()) {
+		setBit(row, at.pos(), true)
 	}
 	x.publish(at, l, s)
 }

@@ -288,7 +288,7 @@ func (x *Index) dropLane(at spot, slot *atomic.Uint64) {
 	if l.ref() != 0 {
 		s := x.side(l.ref())
 		for p := 0; p < cnt; p++ {
-			at.pos = p
+			at.position = int32(p)
 			if x.marked(s, class, sExc, p) {
 				x.dropSupports(at, l)
 			} else if x.isOwn(l, class, p) {
@@ -301,16 +301,16 @@ func (x *Index) dropLane(at spot, slot *atomic.Uint64) {
 	at.hd[hMeta].Store(at.hd[hMeta].Load() - metaHolder)
 	x.lanes[l.id()].runs--
 	x.mark(stepLower)
-	at.pos = 0
+	at.position = int32(0)
 	x.settle(at.run, x.bury(at, 0, cnt))
 	x.freeSide(l.ref(), class)
 }
 
 // dropSupports frees the list of a position with the names in it.
 func (x *Index) dropSupports(at spot, l lane) {
-	head := x.supportsOf(l.id(), at.run, at.pos)
-	own := x.isOwn(l, at.class(), at.pos)
-	x.setSupports(l.id(), at.run, at.pos, head, 0)
+	head := x.supportsOf(l.id(), at.run, at.pos())
+	own := x.isOwn(l, at.class(), at.pos())
+	x.setSupports(l.id(), at.run, at.pos(), head, 0)
 	for i := head; i != 0; {
 		v := x.supports[i]
 		if own && !v.inner && !x.supportsName(v.next, v.name, -1) {
@@ -377,7 +377,7 @@ func (x *Index) clearRow(at spot, slot *atomic.Uint64, t Tier, shard uint8) {
 		if !bit(row, p) {
 			continue
 		}
-		at.pos = p
+		at.position = int32(p)
 		if x.exceptional(l, class, p) {
 			for {
 				name, ok := x.supportOn(l.id(), at, t, shard)
@@ -398,7 +398,7 @@ func (x *Index) clearRow(at spot, slot *atomic.Uint64, t Tier, shard uint8) {
 
 // supportOn is some name that stands behind (tier, shard) at a position.
 func (x *Index) supportOn(id uint32, at spot, t Tier, shard uint8) (uint64, bool) {
-	for i := x.supportsOf(id, at.run, at.pos); i != 0; i = x.supports[i].next {
+	for i := x.supportsOf(id, at.run, at.pos()); i != 0; i = x.supports[i].next {
 		if v := &x.supports[i]; v.tier == t && v.shard == shard {
 			return v.name, true
 		}

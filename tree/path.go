@@ -15,7 +15,7 @@ func (x *Index) locate(at place, i, n int) (here spot, k, fresh int) {
 	}
 	hd, class := x.run(at.run), classOf(at.run)
 	cnt := count(hd[hVersion].Load())
-	here = spot{run: at.run, pos: at.off, hd: hd}
+	here = spot{run: at.run, position: int32(at.off), hd: hd}
 	if at.off < cnt {
 		if k = x.common(here, i, n); k > 0 {
 			return here, k, 0
@@ -42,7 +42,7 @@ func open(hd []atomic.Uint64, class uint32) bool {
 // common is how many blocks from i on lie at a spot one after the other.
 func (x *Index) common(at spot, i, n int) int {
 	cnt := count(at.hd[hVersion].Load())
-	have := at.hd[hBody+at.pos : hBody+cnt]
+	have := at.hd[hBody+at.pos() : hBody+cnt]
 	k := 0
 	for k < len(have) && i+k < n && have[k].Load() == x.op.content(i+k) {
 		k++
@@ -66,13 +66,11 @@ func (x *Index) extend(at place, i, n, want int) (here spot, k int) {
 		if cnt := count(w0); at.off == cnt {
 			if open(hd, pc) {
 				k = min(n, capOf(pc)-cnt)
-				for j := 0; j < k; j++ {
-					hd[hBody+cnt+j].Store(x.op.content(i + j))
-				}
+				fillUnseen(hd[hBody+cnt:hBody+cnt+k], x.op.pairs[i*x.op.stride+1:], x.op.stride)
 				x.mark(stepAppend)
 				hd[hVersion].Store(w0 + uint64(k))
 				x.mark(stepAppend)
-				return spot{run: at.run, pos: cnt, hd: hd}, k
+				return spot{run: at.run, position: int32(cnt), hd: hd}, k
 			}
 			// The first to go on from a full run; who parts from it there
 			// gets no more than it brings.
@@ -84,9 +82,7 @@ func (x *Index) extend(at place, i, n, want int) (here spot, k int) {
 	id := x.newRun(class)
 	hd := x.run(id)
 	k = min(n, capOf(class))
-	for j := 0; j < k; j++ {
-		hd[hBody+j].Store(x.op.content(i + j))
-	}
+	fillUnseen(hd[hBody:hBody+k], x.op.pairs[i*x.op.stride+1:], x.op.stride)
 	hd[hVersion].Store(hd[hVersion].Load() + uint64(k))
 	x.linkRun(id, at.run, at.off)
 	return spot{run: id, hd: hd}, k

@@ -23,7 +23,7 @@ func (x *Index) Remove(o Owner, names []uint64) Outcome {
 		slot := x.slot(at.hd, x.op.lane)
 		l := lane(slot.Load())
 		if lo, hi, n := x.stretch(at, l, i, len(names)); n > 0 {
-			at.pos = lo
+			at.position = int32(lo)
 			x.lower(at, slot, hi-lo, x.op.tier, x.op.shard)
 			x.lost(n)
 			i += n
@@ -42,10 +42,10 @@ func (x *Index) Remove(o Owner, names []uint64) Outcome {
 // they go by one change. n is 0 if not even the first is plain.
 func (x *Index) stretch(at spot, l lane, i, end int) (lo, hi, n int) {
 	class := at.class()
-	if !x.plainHere(l, class, at.pos) {
+	if !x.plainHere(l, class, at.pos()) {
 		return 0, 0, 0
 	}
-	lo, hi, n = at.pos, at.pos+1, 1
+	lo, hi, n = at.pos(), at.pos()+1, 1
 	own := l.own()
 	var ownNames []atomic.Uint64
 	if own {
@@ -93,15 +93,15 @@ func (x *Index) release(at spot, name uint64, t Tier, all bool) uint32 {
 	class := at.class()
 	slot := x.slot(at.hd, x.op.lane)
 	l := lane(slot.Load())
-	if !x.exceptional(l, class, at.pos) {
-		if !x.holdsOn(l, class, at.pos, t, x.op.shard) || x.nameAt(l, at.hd, class, at.pos) != name {
+	if !x.exceptional(l, class, at.pos()) {
+		if !x.holdsOn(l, class, at.pos(), t, x.op.shard) || x.nameAt(l, at.hd, class, at.pos()) != name {
 			return 0
 		}
 		x.lower(at, slot, 1, t, x.op.shard)
 		x.lost(1)
 		return 1
 	}
-	v := x.findSupport(x.supportsOf(x.op.lane, at.run, at.pos), name, t, x.op.shard)
+	v := x.findSupport(x.supportsOf(x.op.lane, at.run, at.pos()), name, t, x.op.shard)
 	if v == nil {
 		return 0
 	}

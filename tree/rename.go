@@ -12,7 +12,7 @@ type move struct {
 // lie, if it exists yet.
 func (x *Index) mustRename(i int, at spot, exists bool) (spot, bool) {
 	old, ok := x.resolve(x.op.name(i))
-	if ok && exists && old.run == at.run && old.pos == at.pos {
+	if ok && exists && old.run == at.run && old.pos() == at.pos() {
 		// The same place, but perhaps the end of a longer block till now.
 		ok = x.lanes[x.op.lane].own > 0 && x.spanAt(old, x.op.name(i)) != 1
 	}

@@ -2,23 +2,26 @@ package tree
 
 import "sync/atomic"
 
-// spot is a position of a run.
+// spot is a position of a run. It is of the size that the compiler keeps in
+// registers; a word more, and it would be copied through memory everywhere.
 type spot struct {
-	run uint32
-	pos int
-	hd  []atomic.Uint64
+	run      uint32
+	position int32
+	hd       []atomic.Uint64
 }
+
+func (s spot) pos() int { return int(s.position) }
 
 // spotOf is the spot of a value of a table; spotAt that of an entry of the name
 // table.
 func (x *Index) spotOf(val uint64) spot {
 	run := uint32(val >> 16)
-	return spot{run: run, pos: int(val & 0xffff), hd: x.run(run)}
+	return spot{run: run, position: int32(int(val & 0xffff)), hd: x.run(run)}
 }
 
 func (x *Index) spotAt(e uint64) spot {
 	run := entryRun(e)
-	return spot{run: run, pos: entryPos(e), hd: x.run(run)}
+	return spot{run: run, position: int32(entryPos(e)), hd: x.run(run)}
 }
 
 // nameOf is the shared name of the block an entry of the name table is about.
@@ -30,13 +33,13 @@ func (x *Index) nameOf(e uint64) uint64 {
 func (s spot) class() uint32 { return classOf(s.run) }
 
 // val is the spot as a value of a table.
-func (s spot) val() uint64 { return plainVal | uint64(s.run)<<16 | uint64(s.pos) }
+func (s spot) val() uint64 { return plainVal | uint64(s.run)<<16 | uint64(s.pos()) }
 
 // before is the position in front of s, in the parent run if s is a first one;
 // false at a root.
 func (x *Index) before(s spot) (spot, bool) {
-	if s.pos > 0 {
-		s.pos--
+	if s.pos() > 0 {
+		s.position--
 		return s, true
 	}
 	link := s.hd[hLink].Load()
@@ -44,7 +47,7 @@ func (x *Index) before(s spot) (spot, bool) {
 	if isRoot(parent) {
 		return spot{}, false
 	}
-	return spot{run: parent, pos: linkOffset(link) - 1, hd: x.run(parent)}, true
+	return spot{run: parent, position: int32(linkOffset(link) - 1), hd: x.run(parent)}, true
 }
 
 // resolve finds the one block that the current holder's shard holds and calls
@@ -55,7 +58,7 @@ func (x *Index) resolve(name uint64) (spot, bool) {
 	hash := x.names.hash(name)
 	for e, i := x.names.next(hash, home(hash)); e != 0; e, i = x.names.next(hash, i) {
 		at := x.spotAt(e)
-		if sharedNames(at.hd, at.class())[at.pos].Load() != name {
+		if sharedNames(at.hd, at.class())[at.pos()].Load() != name {
 			continue
 		}
 		slot := x.slot(at.hd, id)
@@ -63,7 +66,7 @@ func (x *Index) resolve(name uint64) (spot, bool) {
 			continue
 		}
 		l := lane(slot.Load())
-		if x.holds(l, at.class(), at.pos, shard) && !x.isOwn(l, at.class(), at.pos) {
+		if x.holds(l, at.class(), at.pos(), shard) && !x.isOwn(l, at.class(), at.pos()) {
 			return at, true
 		}
 	}
@@ -75,11 +78,11 @@ func (x *Index) resolve(name uint64) (spot, bool) {
 		at := x.spotOf(v & (1<<tagShift - 1))
 		slot := x.slot(at.hd, id)
 		l := lane(slot.Load())
-		if x.exceptional(l, at.class(), at.pos) {
-			if x.supportsName(x.supportsOf(id, at.run, at.pos), name, shard) {
+		if x.exceptional(l, at.class(), at.pos()) {
+			if x.supportsName(x.supportsOf(id, at.run, at.pos()), name, shard) {
 				return at, true
 			}
-		} else if x.holds(l, at.class(), at.pos, shard) {
+		} else if x.holds(l, at.class(), at.pos(), shard) {
 			return at, true
 		}
 	}
@@ -101,10 +104,10 @@ func (x *Index) nameFresh(at spot, slot *atomic.Uint64, n, block int) {
 	if l := lane(slot.Load()); l.own() {
 		own = x.ownNames(l.ref(), class)
 	}
-	from := at.pos
+	from := at.pos()
 	for i := 0; i < n; i++ {
 		p, name := from+i, x.op.name(block+i)
-		at.pos = p
+		at.position = int32(p)
 		twins := 0
 		h := x.names.hash(name)
 		for e, k := x.names.next(h, home(h)); e != 0; e, k = x.names.next(h, k) {
@@ -135,16 +138,16 @@ func (x *Index) nameFresh(at spot, slot *atomic.Uint64, n, block int) {
 
 // nameNovel is nameFresh for names that novel found in no block.
 func (x *Index) nameNovel(at spot, n, block int) {
-	shared := sharedNames(at.hd, at.class())[at.pos : at.pos+n]
+	shared := sharedNames(at.hd, at.class())[at.pos() : at.pos()+n]
+	fillUnseen(shared, x.op.pairs[block*x.op.stride:], x.op.stride)
 	for i := range shared {
-		shared[i].Store(x.op.name(block + i))
 		if u := &x.homes[i]; x.grown == x.names.grown {
-			x.names.addAt(u.hash, u.free, at.run, at.pos+i)
+			x.names.addAt(u.hash, u.free, at.run, at.pos()+i)
 		} else {
-			x.names.add(u.hash, at.run, at.pos+i)
+			x.names.add(u.hash, at.run, at.pos()+i)
 		}
 	}
-	setNamed(at.hd, at.class(), at.pos, at.pos+n)
+	setNamed(at.hd, at.class(), at.pos(), at.pos()+n)
 }
 
 // warm loads the places of names in the name table ahead of their use.
@@ -161,20 +164,20 @@ func (x *Index) warm(names []uint64) {
 // else one of the holder's own.
 func (x *Index) nameKnown(at spot, slot *atomic.Uint64, block int) {
 	class, name := at.class(), x.op.name(block)
-	if !named(at.hd, class, at.pos) {
+	if !named(at.hd, class, at.pos()) {
 		x.nameFresh(at, slot, 1, block)
 		return
 	}
 	l := lane(slot.Load())
-	if sharedNames(at.hd, class)[at.pos].Load() == name {
+	if sharedNames(at.hd, class)[at.pos()].Load() == name {
 		if l.own() {
-			x.ownNames(l.ref(), class)[at.pos].Store(name)
+			x.ownNames(l.ref(), class)[at.pos()].Store(name)
 		}
 		return
 	}
 	l, own := x.needNames(slot, at.hd, class)
-	own[at.pos].Store(name)
-	x.setMark(x.side(l.ref()), class, sOwn, at.pos, true)
+	own[at.pos()].Store(name)
+	x.setMark(x.side(l.ref()), class, sOwn, at.pos(), true)
 	x.addOwnName(l.id(), name, at)
 }
 

@@ -195,6 +195,9 @@ func sharedNames(hd []atomic.Uint64, class uint32) []atomic.Uint64 {
 	return hd[hBody+c : hBody+2*c]
 }
 
+// nothing is what a new run's header and bits are.
+var nothing [max(hBody, 2*maxWords)]uint64
+
 // newRun makes an unlinked, empty run. Readers cannot reach it yet, but one
 // that remembers the id from an earlier life sees another version.
 func (x *Index) newRun(class uint32) uint32 {
@@ -202,17 +205,9 @@ func (x *Index) newRun(class uint32) uint32 {
 	idx := s.alloc()
 	hd := s.at(idx)
 	hd[hVersion].Store((version(hd[hVersion].Load()) + 1) << countBits)
-	hd[hCell].Store(0)
-	for i := 0; i < inlineLanes; i++ {
-		hd[hLane+i].Store(0)
-	}
-	hd[hBits].Store(0)
-	hd[hMeta].Store(0)
+	fillUnseen(hd[hVersion+1:hBody], nothing[:], 1)
 	if n := extraWords(class); n > 0 {
-		b := hBody + 2*capOf(class)
-		for i := b; i < b+n; i++ {
-			hd[i].Store(0)
-		}
+		fillUnseen(hd[hBody+2*capOf(class):hBody+2*capOf(class)+n], nothing[:], 1)
 	}
 	return class<<28 | idx
 }

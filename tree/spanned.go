@@ -16,9 +16,9 @@ func (x *Index) holdSpanned(at place, i int) place {
 			here, k = x.extendUnits(at, contents[j:], fresh)
 		}
 		for n := 0; n < k; n++ {
-			x.path = append(x.path, spot{run: here.run, pos: here.pos + n, hd: here.hd})
+			x.path = append(x.path, spot{run: here.run, position: int32(here.pos() + n), hd: here.hd})
 		}
-		at = place{here.run, here.pos + k}
+		at = place{here.run, here.pos() + k}
 		j += k
 	}
 	x.addPath(i, 1)
@@ -85,7 +85,7 @@ func (x *Index) renameSpanned(i int, at place) bool {
 	}
 	first, same := old, true
 	for k := x.op.span - 1; same && k >= 0; k-- {
-		same = first.hd[hBody+first.pos].Load() == x.op.pairs[i*x.op.stride+1+k]
+		same = first.hd[hBody+first.pos()].Load() == x.op.pairs[i*x.op.stride+1+k]
 		if same && k > 0 {
 			first, same = x.before(first)
 		}
@@ -93,7 +93,7 @@ func (x *Index) renameSpanned(i int, at place) bool {
 	if same {
 		prev, ok := x.before(first)
 		if ok {
-			same = prev.run == at.run && prev.pos == at.off-1
+			same = prev.run == at.run && prev.pos() == at.off-1
 		} else {
 			same = linkParent(linkOf(first)) == at.run
 		}
@@ -108,7 +108,7 @@ func (x *Index) renameSpanned(i int, at place) bool {
 // spanAt is how many units the block of that name has that ends at a spot, as
 // the event's shard knows it; another shard may mean one of another length.
 func (x *Index) spanAt(at spot, name uint64) int {
-	for k := x.supportsOf(x.op.lane, at.run, at.pos); k != 0; k = x.supports[k].next {
+	for k := x.supportsOf(x.op.lane, at.run, at.pos()); k != 0; k = x.supports[k].next {
 		if v := &x.supports[k]; v.name == name && v.shard == x.op.shard && !v.inner {
 			return int(v.span)
 		}

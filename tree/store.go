@@ -32,7 +32,7 @@ func (x *Index) Store(o Owner, s *Store) Outcome {
 	if s.HasParent {
 		// A parent that waits under a newer meaning is not the block it was.
 		if p, ok := x.resolve(s.Parent); ok && x.findWaiting(s.Parent) == 0 {
-			at = place{p.run, p.pos + 1}
+			at = place{p.run, p.pos() + 1}
 		} else if known = s.Parent == 0 && !ok; !known && !s.KeepMeaning {
 			x.wait(0, n, s.Parent)
 			return x.op.out
@@ -172,7 +172,7 @@ func (x *Index) chain(at place, i, n int) {
 		} else if k = x.holdKnown(here, i, k); k == 0 {
 			continue // a rename: look again
 		}
-		at = place{here.run, here.pos + k}
+		at = place{here.run, here.pos() + k}
 		i += k
 	}
 	x.settleMoves()
@@ -189,7 +189,7 @@ func (x *Index) holdKnown(here spot, i, k int) int {
 	}
 	if !l.own() && x.lanes[id].own == 0 && !metaOf(here.hd).twin() {
 		if n := x.sameNames(here, i, k); n > 0 {
-			if n = x.untouched(l, class, here.pos, n); n > 0 {
+			if n = x.untouched(l, class, here.pos(), n); n > 0 {
 				if slot == nil {
 					slot = x.newLane(here)
 				}
@@ -205,12 +205,12 @@ func (x *Index) holdKnown(here spot, i, k int) int {
 // sameNames is how many blocks have the run's shared names.
 func (x *Index) sameNames(here spot, i, k int) int {
 	class := here.class()
-	names := sharedNames(here.hd, class)[here.pos:]
+	names := sharedNames(here.hd, class)[here.pos():]
 	n := 0
 	for n < k && names[n].Load() == x.op.name(i+n) {
 		n++
 	}
-	for n > 0 && !allNamed(here.hd, class, here.pos, here.pos+n) {
+	for n > 0 && !allNamed(here.hd, class, here.pos(), here.pos()+n) {
 		n = n / 2
 	}
 	return n
@@ -247,15 +247,15 @@ func (x *Index) untouched(l lane, class uint32, pos, n int) int {
 // holdSlow is holdKnown for everything that is not plain: own names, twins,
 // copies. It claims stretches the holder does not have at once.
 func (x *Index) holdSlow(here spot, i, k int) int {
-	class, from := here.class(), here.pos
+	class, from := here.class(), here.pos()
 	for done := 0; done < k; {
-		here.pos = from + done
+		here.position = int32(from + done)
 		if x.rename(i+done, here, true) {
 			return done
 		}
 		slot := x.laneHere(here)
 		l := lane(slot.Load())
-		if x.holds(l, class, here.pos, -1) {
+		if x.holds(l, class, here.pos(), -1) {
 			x.holdOne(here, i+done, 1)
 			done++
 			continue
@@ -263,7 +263,7 @@ func (x *Index) holdSlow(here spot, i, k int) int {
 		x.nameKnown(here, slot, i+done)
 		m := 1
 		for done+m < k && !x.holds(lane(slot.Load()), class, from+done+m, -1) {
-			at := spot{run: here.run, pos: from + done + m, hd: here.hd}
+			at := spot{run: here.run, position: int32(from + done + m), hd: here.hd}
 			if _, must := x.mustRename(i+done+m, at, true); must {
 				break
 			}
@@ -286,7 +286,7 @@ func (x *Index) keepMeaning(at place, known bool, n int, s *Store) {
 		name := x.op.name(i)
 		if old, ok := x.resolve(name); ok {
 			x.placeOne(old, i)
-			at, known = place{old.run, old.pos + 1}, true
+			at, known = place{old.run, old.pos() + 1}, true
 		} else if s.SkipUnknown {
 			x.op.out.Unknown++
 			known = false
@@ -304,7 +304,7 @@ func (x *Index) keepMeaning(at place, known bool, n int, s *Store) {
 				here, _ = x.extend(at, i, fresh, fresh)
 			}
 			x.holdOne(here, i, 1)
-			at = place{here.run, here.pos + 1}
+			at = place{here.run, here.pos() + 1}
 		}
 		parent = name
 	}
@@ -330,7 +330,7 @@ func (x *Index) Place(o Owner, names []uint64) Outcome {
 func (x *Index) placeOne(at spot, i int) {
 	slot := x.slot(at.hd, x.op.lane)
 	l := lane(slot.Load())
-	if x.exceptional(l, at.class(), at.pos) {
+	if x.exceptional(l, at.class(), at.pos()) {
 		if n := x.spanAt(at, x.op.name(i)); n > 1 {
 			x.op.span, n = n, x.op.span
 			x.addSpanned(at, i, 1)

@@ -82,21 +82,21 @@ func (x *Index) supportsName(head uint32, name uint64, shard int) bool {
 // makeExceptional writes down as a list what the bits of a position say.
 func (x *Index) makeExceptional(at spot, slot *atomic.Uint64) {
 	l, s := x.needRows(slot, at.class())
-	if x.marked(s, at.class(), sExc, at.pos) {
+	if x.marked(s, at.class(), sExc, at.pos()) {
 		return
 	}
-	name, head := x.nameAt(l, at.hd, at.class(), at.pos), uint32(0)
+	name, head := x.nameAt(l, at.hd, at.class(), at.pos()), uint32(0)
 	pl := &x.planes[planeOf(at.class())]
 	for ref := uint32(s[sRows].Load()); ref != 0; {
 		w := pl.at(ref)
 		h := w[0].Load()
-		if bit(w[1:], at.pos) {
+		if bit(w[1:], at.pos()) {
 			head = x.newSupport(support{name: name, next: head, n: 1, tier: rowTier(h), shard: rowShard(h), span: 1})
 		}
 		ref = uint32(h)
 	}
-	x.setSupports(l.id(), at.run, at.pos, 0, head)
-	x.setMark(s, at.class(), sExc, at.pos, true)
+	x.setSupports(l.id(), at.run, at.pos(), 0, head)
+	x.setMark(s, at.class(), sExc, at.pos(), true)
 }
 
 // makeOwn moves the holder's name of a held position from the run's shared
@@ -104,9 +104,9 @@ func (x *Index) makeExceptional(at spot, slot *atomic.Uint64) {
 func (x *Index) makeOwn(at spot, slot *atomic.Uint64) lane {
 	l, _ := x.needNames(slot, at.hd, at.class())
 	s := x.side(l.ref())
-	if !x.marked(s, at.class(), sOwn, at.pos) {
-		x.setMark(s, at.class(), sOwn, at.pos, true)
-		x.addOwnName(l.id(), x.ownNames(l.ref(), at.class())[at.pos].Load(), at)
+	if !x.marked(s, at.class(), sOwn, at.pos()) {
+		x.setMark(s, at.class(), sOwn, at.pos(), true)
+		x.addOwnName(l.id(), x.ownNames(l.ref(), at.class())[at.pos()].Load(), at)
 	}
 	return l
 }
@@ -127,31 +127,31 @@ func (x *Index) dropOwnName(id uint32, name uint64, at spot) {
 func (x *Index) support(at spot, slot *atomic.Uint64, v support) {
 	x.makeExceptional(at, slot)
 	l := lane(slot.Load())
-	head := x.supportsOf(l.id(), at.run, at.pos)
+	head := x.supportsOf(l.id(), at.run, at.pos())
 	if s := x.findSupport(head, v.name, v.tier, v.shard); s != nil {
 		if x.op.rule == Copies {
 			s.n += v.n
 		}
 		return
 	}
-	own := x.isOwn(l, at.class(), at.pos)
-	if !own && head != 0 && v.name != x.nameAt(l, at.hd, at.class(), at.pos) {
+	own := x.isOwn(l, at.class(), at.pos())
+	if !own && head != 0 && v.name != x.nameAt(l, at.hd, at.class(), at.pos()) {
 		l = x.makeOwn(at, slot)
 		own = true
 	}
 	if !own && (head == 0 || v.inner) {
 		l, _ = x.needNames(slot, at.hd, at.class())
-		x.setMark(x.side(l.ref()), at.class(), sOwn, at.pos, true)
+		x.setMark(x.side(l.ref()), at.class(), sOwn, at.pos(), true)
 		own = true
 		if head != 0 {
-			x.addOwnName(l.id(), x.ownNames(l.ref(), at.class())[at.pos].Load(), at)
+			x.addOwnName(l.id(), x.ownNames(l.ref(), at.class())[at.pos()].Load(), at)
 		}
 	}
 	if own && !v.inner && !x.supportsName(head, v.name, -1) {
 		x.addOwnName(l.id(), v.name, at)
 	}
 	v.next = head
-	x.setSupports(l.id(), at.run, at.pos, head, x.newSupport(v))
+	x.setSupports(l.id(), at.run, at.pos(), head, x.newSupport(v))
 	if own {
 		x.nameExceptional(at, l)
 	}
@@ -163,7 +163,7 @@ func (x *Index) support(at spot, slot *atomic.Uint64, v support) {
 // list of names: a reader could not tell which block goes on how far.
 func (x *Index) nameExceptional(at spot, l lane) {
 	s, class := x.side(l.ref()), at.class()
-	head := x.supportsOf(l.id(), at.run, at.pos)
+	head := x.supportsOf(l.id(), at.run, at.pos())
 	good := uint32(0)
 	for i := head; i != 0 && good == 0; i = x.supports[i].next {
 		if x.supports[i].inner {
@@ -179,16 +179,16 @@ func (x *Index) nameExceptional(at spot, l lane) {
 		}
 	}
 	if good != 0 {
-		x.ownNames(l.ref(), class)[at.pos].Store(x.supports[good].name)
+		x.ownNames(l.ref(), class)[at.pos()].Store(x.supports[good].name)
 	}
-	x.setMark(s, class, sNameless, at.pos, good == 0)
+	x.setMark(s, class, sNameless, at.pos(), good == 0)
 }
 
 // unsupport takes n copies of (name, tier, shard) from an exceptional position,
 // all of them if n is 0, and reports how many it took, and whether the bit of
 // (tier, shard) has lost its last support. The name table follows.
 func (x *Index) unsupport(at spot, l lane, name uint64, t Tier, shard uint8, n uint32) (took uint32, ended, bare bool) {
-	head := x.supportsOf(l.id(), at.run, at.pos)
+	head := x.supportsOf(l.id(), at.run, at.pos())
 	v := x.findSupport(head, name, t, shard)
 	if v == nil {
 		return 0, false, false
@@ -213,9 +213,9 @@ func (x *Index) unsupport(at spot, l lane, name uint64, t Tier, shard uint8, n u
 			x.freeSupport(i)
 			break
 		}
-		x.setSupports(l.id(), at.run, at.pos, head, newHead)
+		x.setSupports(l.id(), at.run, at.pos(), head, newHead)
 		head = newHead
-		own := x.isOwn(l, at.class(), at.pos)
+		own := x.isOwn(l, at.class(), at.pos())
 		if own && !inner && !x.supportsName(head, name, -1) {
 			x.dropOwnName(l.id(), name, at)
 		}
@@ -238,21 +238,21 @@ func (x *Index) unsupport(at spot, l lane, name uint64, t Tier, shard uint8, n u
 func (x *Index) simplify(at spot, l lane, head uint32) {
 	s := x.side(l.ref())
 	if head != 0 {
-		name := x.nameAt(l, at.hd, at.class(), at.pos)
+		name := x.nameAt(l, at.hd, at.class(), at.pos())
 		for i := head; i != 0; i = x.supports[i].next {
 			if v := &x.supports[i]; v.n != 1 || v.span != 1 || v.name != name {
 				return
 			}
 		}
-		x.setSupports(l.id(), at.run, at.pos, head, 0)
+		x.setSupports(l.id(), at.run, at.pos(), head, 0)
 		for i := head; i != 0; {
 			next := x.supports[i].next
 			x.freeSupport(i)
 			i = next
 		}
 	} else {
-		x.setMark(s, at.class(), sOwn, at.pos, false)
+		x.setMark(s, at.class(), sOwn, at.pos(), false)
 	}
-	x.setMark(s, at.class(), sExc, at.pos, false)
-	x.setMark(s, at.class(), sNameless, at.pos, false)
+	x.setMark(s, at.class(), sExc, at.pos(), false)
+	x.setMark(s, at.class(), sNameless, at.pos(), false)
 }

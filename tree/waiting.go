@@ -209,7 +209,7 @@ func (x *Index) attach(n int) {
 			if !ok {
 				break
 			}
-			x.attachOne(place{at.run, at.pos + 1}, k)
+			x.attachOne(place{at.run, at.pos() + 1}, k)
 		}
 	}
 	x.op.tier, x.op.span, x.op.stride, x.op.pairs = keep.tier, keep.span, keep.stride, keep.pairs

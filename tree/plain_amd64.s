@@ -1,0 +1,26 @@
+//go:build !purego && !race
+
+#include "textflag.h"
+
+// func fillPlain(dst *atomic.Uint64, src *uint64, n, stride int)
+//
+// Stores become visible in program order here.
+TEXT ·fillPlain(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ n+16(FP), CX
+	MOVQ stride+24(FP), DX
+	SHLQ $3, DX
+	TESTQ CX, CX
+	JLE  done
+
+next:
+	MOVQ (SI), AX
+	MOVQ AX, (DI)
+	ADDQ DX, SI
+	ADDQ $8, DI
+	DECQ CX
+	JNZ  next
+
+done:
+	RET

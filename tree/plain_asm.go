@@ -1,0 +1,23 @@
+//go:build (amd64 || arm64) && !purego && !race
+
+package tree
+
+import "sync/atomic"
+
+// fillPlain stores n words, each stride words of src behind the one before,
+// into words that no reader looks at yet: those behind a run's count, or names
+// behind everybody's reach. They are plain stores, a third of what exchanges
+// cost. What publishes them is an atomic store behind them, a release on every
+// processor we know, so who sees that one sees them. The race detector and
+// other processors get atomic stores.
+//
+//go:noescape
+func fillPlain(dst *atomic.Uint64, src *uint64, n, stride int)
+
+// fillUnseen fills dst from every stride-th word of src.
+func fillUnseen(dst []atomic.Uint64, src []uint64, stride int) {
+	if n := len(dst); n > 0 {
+		_ = src[(n-1)*stride]
+		fillPlain(&dst[0], &src[0], n, stride)
+	}
+}

@@ -1,0 +1,12 @@
+//go:build !(amd64 || arm64) || purego || race
+
+package tree
+
+import "sync/atomic"
+
+// fillUnseen fills dst from every stride-th word of src.
+func fillUnseen(dst []atomic.Uint64, src []uint64, stride int) {
+	for i := range dst {
+		dst[i].Store(src[i*stride])
+	}
+}
