@@ -14,6 +14,7 @@ import (
 	"github.com/puzpuzpuz/xsync/v3"
 
 	"github.com/cairn-kv/cairn/engine/hint"
+	"github.com/cairn-kv/cairn/ingest"
 	"github.com/cairn-kv/cairn/ingest/zmtp"
 	"github.com/cairn-kv/cairn/tree"
 	"github.com/cairn-kv/cairn/tree/shard"
@@ -56,6 +57,8 @@ type Options struct {
 	// Scope enters the order of cache owners of equal depth. Processes that
 	// shall agree on it use the same.
 	Scope string
+	// Repair bounds how streams make up for what they missed.
+	Repair RepairOptions
 	// Backoff is the delay between two attempts to connect to a publisher. The
 	// zero value grows, with jitter, from 50 ms to 5 s.
 	Backoff zmtp.Backoff
@@ -79,6 +82,7 @@ type Engine struct {
 	stats  stats
 
 	selection *selection
+	repairs   *ingest.Limit // nil: the process's
 
 	queriers *pool
 	sources  *xsync.MapOf[string, *source] // by id: for calls that are not queries
@@ -132,6 +136,7 @@ func Open(o Options) (*Engine, error) {
 		roots:   map[rootKey]tree.Root{},
 
 		selection: newSelection(&o.Hints),
+		repairs:   o.Repair.limit(),
 	}
 	for range o.Shards {
 		t := o.NewIndex()
@@ -183,6 +188,9 @@ func (o *Options) fill() error {
 		return bad("max_ranks", o.MaxRanks, "wants 1 … 4096")
 	case o.StaleAfter < 0:
 		return bad("stale_after", o.StaleAfter, "wants a duration above 0")
+	}
+	if err := o.Repair.check(bad); err != nil {
+		return err
 	}
 	return o.Hints.check(bad)
 }

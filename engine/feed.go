@@ -47,6 +47,11 @@ func (f *feed) open(ctx context.Context) error {
 	if f.dial != nil {
 		backoff = handBackoff
 	}
+	repair, err := f.repair()
+	if err != nil {
+		port.Close()
+		return err
+	}
 	f.stream, err = ingest.NewStream(ingest.Tapped(ingest.Options{
 		Source:         s.spec.ID,
 		Endpoint:       f.endpoint,
@@ -64,6 +69,7 @@ func (f *feed) open(ctx context.Context) error {
 		Owner:          f,
 		Port:           port,
 		Transport:      zmtp.Options{DialContext: e.opt.DialContext},
+		Repair:         repair,
 		Backoff:        backoff,
 		Logger:         e.opt.Logger,
 	}, &tap{feed: f}))

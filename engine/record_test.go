@@ -292,7 +292,7 @@ func TestReplayRefuses(t *testing.T) {
 func TestRecordedSourceIsWhole(t *testing.T) {
 	not := map[string]string{
 		"Hint":   "decides about hints, not about what is held",
-		"Replay": "nobody is asked for anything again",
+		"Replay": "nobody is asked for anything again", "ShardReplays": "nor of the shards",
 	}
 	var s Source
 	v := reflect.ValueOf(&s).Elem()

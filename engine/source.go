@@ -42,9 +42,13 @@ type Source struct {
 	// holds it. Rank r of each listens on its port + r.
 	Shards []string
 	// Replay is the endpoint of the replay socket of rank 0; rank r's is on
-	// port + r. It is checked now and asked once repair exists: until then a
-	// loss empties the source, which goes on degraded.
+	// port + r. What a stream missed is asked for there, and the source hidden
+	// until it has come. Without it a loss empties the source, which goes on
+	// degraded.
 	Replay string
+	// ShardReplays is Replay for a source with Shards: one endpoint per TP
+	// shard, in shard order, for each is a publisher of its own.
+	ShardReplays []string
 	// Push: there is no endpoint to connect to; batches are given to Push.
 	Push bool
 	// Ranks is the number of data parallel ranks with a publisher of their
@@ -183,6 +187,19 @@ func (s *Source) validateEndpoints(bad func(field, value, want string) error) er
 	}
 	for i, ep := range s.Shards {
 		if err := check(fmt.Sprintf("shards[%d]", i), ep); err != nil {
+			return err
+		}
+	}
+	switch {
+	case s.Replay != "" && len(s.Shards) > 1:
+		return bad("replay", strconv.Quote(s.Replay), fmt.Sprintf("serves one publisher, and %d shards are as many; give shard_replays, one per shard", len(s.Shards)))
+	case len(s.ShardReplays) > 0 && len(s.ShardReplays) != len(s.Shards):
+		return bad("shard_replays", strconv.Itoa(len(s.ShardReplays))+" endpoints", fmt.Sprintf("wants one for each of %d shards", len(s.Shards)))
+	case len(s.ShardReplays) > 0 && s.Replay != "":
+		return bad("replay", strconv.Quote(s.Replay), "stands beside shard_replays: give one of the two")
+	}
+	for i, ep := range s.ShardReplays {
+		if err := check(fmt.Sprintf("shard_replays[%d]", i), ep); err != nil {
 			return err
 		}
 	}

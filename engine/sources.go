@@ -96,7 +96,7 @@ func (e *Engine) addSource(ctx context.Context, s Source, dial func(*feed) dialF
 	if err := s.validate(e.opt.MaxRanks); err != nil {
 		return err
 	}
-	s.Shards = slices.Clone(s.Shards)
+	s.Shards, s.ShardReplays = slices.Clone(s.Shards), slices.Clone(s.ShardReplays)
 	s.Hint = s.Hint.clone()
 	if s.Protocol == "" {
 		s.Protocol = FrameworkV1
