@@ -43,17 +43,28 @@ func (k *client) post(ctx context.Context, route string, request any) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
+	return k.ask(ctx, http.MethodPost, route, body)
+}
+
+// get returns the body of a 200.
+func (k *client) get(ctx context.Context, route string) ([]byte, error) {
+	return k.ask(ctx, http.MethodGet, route, nil)
+}
+
+func (k *client) ask(ctx context.Context, method, route string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
 	if base, err := url.Parse(k.server); err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
 		return nil, &usageError{fmt.Errorf("--server %q is not the URL of a server; want a URL like http://127.0.0.1:8090", k.server)}
 	}
 	url := strings.TrimSuffix(k.server, "/") + route
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("--server %q: %w; want a URL like http://127.0.0.1:8090", k.server, err)}
 	}
-	req.Header.Set("Content-Type", "application/json")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	if k.tokenFile != "" {
 		token, err := firstToken(k.tokenFile)
 		if err != nil {
