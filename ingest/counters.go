@@ -61,7 +61,9 @@ const (
 	skipKind
 	skipGroup
 	skipUnlearnedGroup
-	skipPartial
+	skipRank
+	skipWorker
+	skipBlockSize
 	skipOpaque
 	skipRecordSize
 	skipRefused
@@ -123,7 +125,9 @@ var countNames = [numCounts]Label{
 	skipKind:             {"events_skipped", "non_main_attention_kind"},
 	skipGroup:            {"events_skipped", "non_main_attention_group"},
 	skipUnlearnedGroup:   {"events_skipped", "unlearned_group"},
-	skipPartial:          {"events_skipped", "partial_block"},
+	skipRank:             {"events_skipped", "rank"},
+	skipWorker:           {"events_skipped", "other_worker"},
+	skipBlockSize:        {"events_skipped", "unknown_block_size"},
 	skipOpaque:           {"events_skipped", "opaque_tokens"},
 	skipRecordSize:       {"events_skipped", "record_size"},
 	skipRefused:          {"events_skipped", "refused_by_owner"},
@@ -177,7 +181,7 @@ func (s *Stream) Counters() iter.Seq2[Label, uint64] {
 
 func wireName(r wire.Reason) string {
 	switch {
-	case r == wire.ReasonUnknownTag:
+	case r.Harmless():
 		return "events_skipped"
 	case r < wire.ReasonTruncated:
 		return "events_rejected"

@@ -64,7 +64,9 @@
 // # Geometry
 //
 // The unit of a source, what the index steps by, is the block size of its first
-// store with tokens, shared by its streams through [Learned]. A later block
+// store with tokens, shared by its streams through [Learned]. Events that tell
+// content hashes and no tokens are of the size that they, the options or other
+// events state, and count only where that is the unit. A later block
 // size that is a multiple of it spans several units. One that is not makes the
 // unit their common divisor: every stream of the source then empties what it
 // taught and goes on, degraded. Tries are per (unit, look-ahead).

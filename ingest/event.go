@@ -18,6 +18,13 @@ const ownerPool = "kvcr"
 
 // handle applies one event, or counts why not. errFault fences the source.
 func (s *Stream) handle(ctx context.Context, rank int, ev *wire.Event) (Cause, error) {
+	rank, mine, cause := s.owner(rank, ev)
+	if cause != "" {
+		return cause, errMalformed
+	}
+	if !mine {
+		return "", nil
+	}
 	d, ok, cause := s.domain(ev)
 	if cause != "" {
 		return cause, errFault
@@ -61,6 +68,9 @@ func (s *Stream) handle(ctx context.Context, rank int, ev *wire.Event) (Cause, e
 	if at == nil || err != nil {
 		return "", err
 	}
+	if s.opt.ZeroParentUnknown {
+		unzero(ev)
+	}
 	h := at.Head
 	h.Tier = tier
 	switch {
@@ -70,6 +80,7 @@ func (s *Stream) handle(ctx context.Context, rank int, ev *wire.Event) (Cause, e
 	case ev.Placeholder:
 		s.tally.placed += uint64(len(ev.Hashes))
 		return "", s.names(ctx, (*shard.Port).Place, h, ev.Hashes)
+	case ev.Contents != nil:
 	case ev.OpaqueTokens || len(ev.Tokens) == 0:
 		s.tally.count(skipOpaque)
 		return "", nil
@@ -78,6 +89,55 @@ func (s *Stream) handle(ctx context.Context, rank int, ev *wire.Event) (Cause, e
 		return "", nil
 	}
 	return "", s.store(ctx, rank, d, h, ev)
+}
+
+// worker is whom a stream follows, where its events say whose they are.
+type worker struct {
+	known       bool
+	id          uint64
+	incarnation uint32
+}
+
+// owner tells which rank an event is about, and counts if that is none of the
+// stream's. Some dialects give each event its rank, and its worker: a stream
+// follows the first that it hears of, for two have no names in common.
+func (s *Stream) owner(rank int, ev *wire.Event) (own int, mine bool, cause Cause) {
+	if ev.HasRank {
+		if ev.Rank < 0 || ev.Rank >= int64(s.maxRanks) {
+			s.tally.count(skipRank)
+			return 0, false, ""
+		}
+		rank = int(ev.Rank)
+		if rank != s.opt.Rank && s.opt.Attached != nil {
+			return 0, false, CauseRank
+		}
+	}
+	if ev.HasWorker {
+		if w := &s.worker; !w.known || w.incarnation != s.incarnation {
+			*w = worker{true, ev.Worker, s.incarnation}
+		}
+		if ev.Worker != s.worker.id {
+			s.tally.count(skipWorker)
+			return 0, false, ""
+		}
+	}
+	return rank, true, ""
+}
+
+// zeroName stands for the name 0 where 0 as a parent says that it is not known.
+const zeroName = 0x7d1a53c60be4f29a
+
+// unzero takes the special meaning from the name 0: as a parent it is waited
+// for then, like any other.
+func unzero(ev *wire.Event) {
+	if ev.HasParent && ev.Parent == 0 {
+		ev.Parent = zeroName
+	}
+	for i, h := range ev.Hashes {
+		if h == 0 {
+			ev.Hashes[i] = zeroName
+		}
+	}
 }
 
 // domain tells whose memory an event is about. ok is false if it is a tier

@@ -101,6 +101,14 @@ type Options struct {
 	// identifiers whatever their form.
 	BareMultimodal bool
 
+	// BlockSize is how many tokens a block has whose event does not say so: of
+	// router events, which tell content hashes and no tokens. 0 takes that of the
+	// source's other events, and leaves such events out before there are any.
+	BlockSize int
+	// ZeroParentUnknown takes a parent 0 for one that is not known, as LMCache
+	// means it, and not for none.
+	ZeroParentUnknown bool
+
 	// Attached, if set, binds the stream to an attachment of a slot.
 	Attached *Attached
 
@@ -136,6 +144,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("ingest: Options.MaxRanks is %d: want 1 … 65536, or 0 for %d", o.MaxRanks, DefaultMaxRanks)
 	case o.Rank < 0 || o.Rank >= o.maxRanks():
 		return fmt.Errorf("ingest: Options.Rank is %d: want 0 … %d", o.Rank, o.maxRanks()-1)
+	case o.BlockSize < 0 || o.BlockSize > maxBlockSize:
+		return fmt.Errorf("ingest: Options.BlockSize is %d: want 1 … %d, or 0 if it is not known", o.BlockSize, maxBlockSize)
 	case o.TPShard >= tree.MaxShards:
 		return fmt.Errorf("ingest: Options.TPShard is %d: want 0 … %d", o.TPShard, tree.MaxShards-1)
 	case o.Attached != nil && (o.Attached.Fault == nil || o.Pool == PoolNone):

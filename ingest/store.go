@@ -47,9 +47,13 @@ func (s *Stream) partial(at *slot, ev *wire.Event) bool {
 
 // store writes a stored event with tokens.
 func (s *Stream) store(ctx context.Context, rank int, d Domain, h shard.Head, ev *wire.Event) error {
-	size := int(ev.BlockSize)
-	if s.partial(&s.slots[d][rank], ev) {
-		s.tally.count(skipPartial)
+	size := s.size(ev)
+	switch {
+	case size == 0:
+		s.tally.count(skipBlockSize)
+		return nil
+	case ev.Contents == nil && s.partial(&s.slots[d][rank], ev):
+		s.tally.reason(wire.ReasonPartialBlock)
 		return nil
 	}
 	unit, err := s.fit(ctx, size)
@@ -57,6 +61,10 @@ func (s *Stream) store(ctx context.Context, rank int, d Domain, h shard.Head, ev
 		return err
 	}
 	span := size / unit
+	if ev.Contents != nil && span > 1 {
+		s.tally.count(skipBlockSize) // what parts of a block contain is not told
+		return nil
+	}
 	limit := s.port.MaxBlocks(span)
 	if limit == 0 {
 		s.tally.count(skipRecordSize)
@@ -107,9 +115,37 @@ func (s *Stream) store(ctx context.Context, rank int, d Domain, h shard.Head, ev
 	return nil
 }
 
+// maxBlockSize bounds block sizes that no tokens prove.
+const maxBlockSize = 1 << 16
+
+// size is how many tokens a block of the event has; 0 if that is not known,
+// which is only where it comes without tokens.
+func (s *Stream) size(ev *wire.Event) int {
+	size := int(ev.BlockSize)
+	if ev.Contents == nil {
+		return size
+	}
+	if !ev.HasBlockSize {
+		size = s.opt.BlockSize
+	}
+	if size == 0 {
+		size = s.learned.Unit()
+	}
+	if size < 0 || size > maxBlockSize {
+		return 0
+	}
+	return size
+}
+
 // pairs fills a record with the blocks from the given one on: names and content
 // hashes.
 func (s *Stream) pairs(words []uint64, ev *wire.Event, block, unit, span int, first, rest uint64) {
+	if ev.Contents != nil {
+		for i := range len(words) / 2 {
+			words[2*i], words[2*i+1] = ev.Hashes[block+i], ev.Contents[block+i]
+		}
+		return
+	}
 	atOnce := max(1, hashedAtOnce/span)
 	keyed := len(ev.Keys.Hashes) > 0
 	for len(words) > 0 {

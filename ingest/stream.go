@@ -71,6 +71,7 @@ type Stream struct {
 	fenced bool
 	unit   int // of the stores so far, 0 before the first
 	roots  []root
+	worker worker
 
 	// The batch at hand.
 	decoder   wire.Decoder

@@ -3,19 +3,43 @@ package wire
 // envelope is what surrounds the events of a batch.
 type envelope struct {
 	Batch
-	events int  // offset of the first event
+	events int  // offset of the first event, 0 if the payload is one
 	tail   int  // values behind the events: the rank and whatever follows it
 	whole  bool // read to its end
 }
 
-// open reads the envelope of a payload. The rank of an array batch lies behind
+// open reads the envelope of a payload, which is
+//
+//	[ts, [event, …], rank, …]                   engines
+//	{ts, events: [event, …], rank, block_size}  the same with names
+//	[event, …]                                  a list of events, maps or packed ones
+//	event                                       alone: a map, or one that begins
+//	                                            with a known tag or a worker's id
+//
+// The rank of an array batch lies behind
 // the events; it is looked up from the end of the payload where that is certain
 // (see lastRank), and by skipping over the events otherwise. With full set it
 // is always the latter, which also checks the structure of all of them.
 func (c *cursor) open(full bool) (e envelope) {
 	switch c.class() {
 	case classArray:
+		begin := c.i
 		n, _ := c.array()
+		switch c.loose(n) {
+		case looseList:
+			e.Events, e.events = n, c.i
+		case looseEvent:
+			c.i = begin
+			e.Events, e.events = 1, c.i
+		}
+		if e.Events > 0 {
+			if full {
+				c.skip(e.Events)
+				c.behind(&e)
+				e.whole = true
+			}
+			return
+		}
 		if n < 2 {
 			c.fail(ReasonBatchShape)
 			return
@@ -35,7 +59,7 @@ func (c *cursor) open(full bool) (e envelope) {
 		e.whole = true
 	case classMap:
 		n, _ := c.pairs()
-		found := false
+		found, event := false, false
 		for ; n > 0 && !c.bad(); n-- {
 			key, ok := c.str()
 			if !ok {
@@ -52,11 +76,24 @@ func (c *cursor) open(full bool) (e envelope) {
 				found = true
 			case "data_parallel_rank", "attn_dp_rank", "dp_rank":
 				c.rank(&e)
+			case "block_size":
+				if v, ok := c.int64(); ok {
+					e.BlockSize = max(0, v)
+				} else if !c.bad() && c.class() != classInt {
+					c.skip(1)
+				}
+			case "type", "event_type", "event", "data":
+				event = true
+				c.skip(1)
 			default:
 				c.skip(1)
 			}
 		}
-		if !found {
+		switch {
+		case found:
+		case event:
+			e = envelope{Batch: Batch{Events: 1}}
+		default:
 			c.fail(ReasonBatchShape)
 		}
 		c.over()
@@ -66,6 +103,40 @@ func (c *cursor) open(full bool) (e envelope) {
 	}
 	return
 }
+
+// loose tells what an array of n, the first of which comes next, is instead of
+// a batch.
+func (c *cursor) loose(n int) looseness {
+	if n == 0 || c.bad() {
+		return looseNot
+	}
+	from := *c
+	defer func() { *c = from }()
+	switch k := c.class(); k {
+	case classMap, classBin, classArray:
+		return looseList
+	case classStr:
+		tag, _ := c.text()
+		if _, known := kindOf(tag); known {
+			return looseEvent
+		}
+	case classInt:
+		c.integer()
+		if n > 1 && (c.class() == classStr || c.class() == classMap) {
+			return looseEvent
+		}
+	}
+	return looseNot
+}
+
+// looseness is how events come without an envelope.
+type looseness uint8
+
+const (
+	looseNot looseness = iota
+	looseList
+	looseEvent
+)
 
 // behind reads what an array batch has behind its events.
 func (c *cursor) behind(e *envelope) {
@@ -159,8 +230,15 @@ func lastRank(b []byte, e *envelope) bool {
 // Check walks the structure of a payload without decoding its events. It
 // returns an *Error exactly where Reset or a run of Next to the end would, so
 // that a batch may be committed piece by piece behind it. It does not allocate
-// unless it fails, and is safe for concurrent use.
+// unless it fails or the payload is JSON, and is safe for concurrent use.
 func Check(payload []byte) error {
+	if isJSON(payload) {
+		var t transcoder
+		var err error
+		if payload, err = t.run(payload); err != nil {
+			return err
+		}
+	}
 	c := cursor{b: payload}
 	c.open(true)
 	return c.err()

@@ -20,9 +20,13 @@ type Decoder struct {
 	lookahead []uint32
 	keys      content.Keys
 	canon     canonizer
+	contents  []uint64
 	seen      hashSet
+	json      transcoder
 
-	f fields
+	f      fields
+	pulled pullState
+	rest   rest
 }
 
 // fields is what is known of the event that is being decoded, beside what is in
@@ -36,6 +40,10 @@ type fields struct {
 	parented  bool   // has parent_block_hash
 	seqHashes int    // seq_hashes
 	parent    int    // parent_hash
+	inner     int    // event: a router event's own
+	data      int    // data: of a router event or one of TensorRT-LLM
+	behind    bool   // the chain has something before the first block
+	moved     bool   // a location update, and more to come
 	extra     keyList
 	mm        keyList
 	infos     keyList
@@ -56,12 +64,24 @@ type keyList struct {
 // the events: that the batch is sound is known when Next returns false and no
 // error.
 //
+// A payload is MessagePack, or JSON text of the same: its first byte tells. What
+// an *Error says about JSON text that could be read is about its MessagePack.
+//
 // The Decoder keeps payload until the next Reset.
 func (d *Decoder) Reset(payload []byte) (Batch, error) {
+	d.rest, d.left = rest{}, 0
+	if isJSON(payload) {
+		var err error
+		if payload, err = d.json.run(payload); err != nil {
+			d.c = cursor{}
+			d.c.fail(err.(*Error).Reason)
+			d.c.at = err.(*Error).Offset
+			return Batch{}, err
+		}
+	}
 	d.c = cursor{b: payload}
 	d.env = d.c.open(false)
 	if d.c.bad() {
-		d.left = 0
 		return Batch{}, d.c.err()
 	}
 	d.left = d.env.Events
@@ -74,6 +94,12 @@ func (d *Decoder) Reset(payload []byte) (Batch, error) {
 // with an *Error if the batch is undecodable; nothing that came before may be
 // applied then. It stays there when called again.
 func (d *Decoder) Next(ev *Event) (bool, error) {
+	if d.rest.tag != nil {
+		*ev = Event{}
+		d.f = fields{}
+		d.resume(ev)
+		return true, nil
+	}
 	if d.left == 0 {
 		return false, d.finish()
 	}
@@ -81,6 +107,9 @@ func (d *Decoder) Next(ev *Event) (bool, error) {
 	*ev = Event{}
 	d.f = fields{}
 	d.event(&d.c, ev, true)
+	if len(ev.Contents) > 0 && !ev.HasBlockSize && d.env.BlockSize > 0 {
+		ev.BlockSize, ev.HasBlockSize = d.env.BlockSize, true
+	}
 	if d.c.bad() {
 		d.left = 0
 		return false, d.c.err()
@@ -113,6 +142,9 @@ func (d *Decoder) shrink() {
 	}
 	if cap(d.lookahead) > keepBuffers {
 		d.lookahead = nil
+	}
+	if cap(d.contents) > keepBuffers {
+		d.contents = nil
 	}
 	if cap(d.keys.Hashes) > keepBuffers || cap(d.keys.Ends) > keepBuffers {
 		d.keys = content.Keys{}
@@ -169,13 +201,25 @@ func (d *Decoder) event(c *cursor, ev *Event, mayPack bool) {
 // refuse makes ev a rejected event, or a skipped one.
 func (d *Decoder) refuse(ev *Event, r Reason) {
 	ev.Kind, ev.Reason = Rejected, r
-	if r == ReasonUnknownTag {
+	if r.Harmless() {
 		ev.Kind = Skipped
 	}
+	d.rest = rest{}
 }
 
 // settle decides what a decoded event is. c is the text it lies in.
 func (d *Decoder) settle(c *cursor, ev *Event) {
+	if ev.Tag == nil && d.f.alias == nil && d.f.inner|d.f.data != 0 {
+		d.wrapped(c, ev)
+		switch {
+		case d.f.reason != ReasonNone:
+			d.refuse(ev, d.f.reason)
+			return
+		case d.f.moved:
+			d.decide(c, ev, Store)
+			return
+		}
+	}
 	kind, known := kindOf(ev.Tag)
 	if !known && d.f.alias != nil {
 		if k, ok := kindOf(d.f.alias); ok || ev.Tag == nil {
@@ -191,6 +235,11 @@ func (d *Decoder) settle(c *cursor, ev *Event) {
 		}
 		return
 	}
+	d.decide(c, ev, kind)
+}
+
+// decide makes a decoded event one of a kind.
+func (d *Decoder) decide(c *cursor, ev *Event, kind Kind) {
 	ev.Kind = kind
 	if kind != Clear {
 		d.aliases(c, ev)

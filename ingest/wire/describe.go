@@ -45,7 +45,7 @@ func Describe(payload []byte) (Batch, []Description, error) {
 			return batch, all, nil
 		}
 		e.own()
-		e.Fields = fieldsOf(payload[from:d.c.i])
+		e.Fields = fieldsOf(d.c.b[from:d.c.i])
 		e.raw()
 		all = append(all, e)
 	}
@@ -53,11 +53,12 @@ func Describe(payload []byte) (Batch, []Description, error) {
 
 // own replaces everything that lies in the Decoder or in the payload.
 func (e *Description) own() {
-	for _, p := range []*[]byte{&e.Tag, &e.Medium, &e.LoraName, &e.Salt, &e.SessionID, &e.SpecKind, &e.Locality, &e.Ownership} {
+	for _, p := range []*[]byte{&e.Tag, &e.Backend, &e.Model, &e.Medium, &e.LoraName, &e.Salt, &e.SessionID, &e.SpecKind, &e.Locality, &e.Ownership} {
 		*p = slices.Clone(*p)
 	}
 	e.Hashes = slices.Clone(e.Hashes)
 	e.Tokens = slices.Clone(e.Tokens)
+	e.Contents = slices.Clone(e.Contents)
 	e.LookaheadTokens = slices.Clone(e.LookaheadTokens)
 	e.Keys.Hashes = slices.Clone(e.Keys.Hashes)
 	e.Keys.Ends = slices.Clone(e.Keys.Ends)

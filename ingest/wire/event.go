@@ -36,19 +36,30 @@ type Batch struct {
 	IsMillis bool
 	HasRank  bool // false: the rank is that of the endpoint
 	Rank     int64
-	Events   int // events in the batch, whatever they turn out to be
+	Events   int // events in the batch, whatever they turn out to be; a move is one
+	// BlockSize is that of events that do not state theirs, 0 if not stated.
+	BlockSize int64
 }
 
 // Event is one decoded event. Slices lie in the payload or in the Decoder, and
 // are valid until the next Next or Reset. Empty names are the same as absent
 // ones throughout.
 //
-// Of a Rejected or Skipped event Kind, Reason, Tag, Medium and Ownership are
-// meaningful, and nothing else.
+// Of a Rejected or Skipped event Kind, Reason, Tag, Medium, Ownership, Rank and
+// Worker are meaningful, and nothing else.
 type Event struct {
 	Kind   Kind
 	Reason Reason // why Skipped or Rejected
 	Tag    []byte // as sent
+
+	HasRank   bool // the event has a rank of its own, whatever the batch's is
+	Rank      int64
+	HasID     bool // the event is numbered: per rank, one after the other
+	ID        uint64
+	HasWorker bool // the event says whose it is: Dynamo's id of a worker
+	Worker    uint64
+	Backend   []byte // the same of Mooncake: its name of a worker or pool
+	Model     []byte // what the event's blocks are of, where it says so
 
 	Hashes    []uint64 // engine hashes, in chain order for a store
 	HasParent bool     // false: nil or absent, the chain begins at the root
@@ -60,6 +71,10 @@ type Event struct {
 	TokensNil    bool // nil or absent, in contrast to an empty list
 	Bigram       bool // sent as pairs; flattened
 	OpaqueTokens bool // some token is text: Tokens is empty, nothing can match
+
+	// Contents are the content hashes of the blocks, by [content.Scheme] or
+	// another, where the dialect sends those and no tokens; nil otherwise.
+	Contents []uint64
 
 	BlockSize    int64 // tokens of one block; positive if there are Tokens
 	HasBlockSize bool

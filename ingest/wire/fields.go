@@ -8,7 +8,11 @@ func (d *Decoder) array(c *cursor, ev *Event, n int) {
 	}
 	tag, ok := c.str()
 	if !ok {
-		c.skip(n)
+		if n > 1 && c.class() == classInt {
+			d.position(c, ev, n)
+		} else {
+			c.skip(n)
+		}
 		return
 	}
 	ev.Tag = tag
@@ -174,6 +178,32 @@ func (d *Decoder) pairs(c *cursor, ev *Event, n int) {
 			ev.Ownership = d.name(c)
 		case "lookahead_token_ids":
 			d.lookaheads(c)
+		case "event":
+			d.f.inner = c.i
+			c.skip(1)
+		case "data":
+			d.f.data = c.i
+			c.skip(1)
+		case "worker_id":
+			d.worker(c, ev)
+		case "storage_tier":
+			d.medium(c, ev)
+		case "residency_domain":
+			d.domainOf(c, ev)
+		case "event_id":
+			d.id(c, ev)
+		case "dp_rank", "attention_dp_rank":
+			d.ownRank(c, ev)
+		case "window_size":
+			d.window(c, ev)
+		case "layer_group_id":
+			d.group(c, ev)
+		case "backend_id":
+			ev.Backend = c.label()
+		case "model_name":
+			ev.Model = c.label()
+		case "base_block_idx":
+			d.start(c)
 		default:
 			c.skip(1)
 		}

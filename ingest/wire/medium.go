@@ -47,7 +47,7 @@ func Medium(name []byte) Tier {
 	switch string(upper) {
 	case "GPU", "DEVICE", "CUDA", "HBM", "NPU":
 		return TierDevice
-	case "CPU", "CPU_PINNED", "CPU_TIER1", "HOST", "DRAM":
+	case "CPU", "CPU_PINNED", "CPU_TIER1", "HOST", "HOST_PINNED", "DRAM":
 		return TierHost
 	case "CPU_TIER2", "DISK", "NVME", "SSD", "STORAGE", "FS", "LOCAL_DISK":
 		return TierDisk

@@ -8,8 +8,11 @@ type Reason uint8
 
 // Reasons for one event.
 const (
-	ReasonNone       Reason = iota
-	ReasonUnknownTag        // skipped: a tag this package does not know
+	ReasonNone         Reason = iota
+	ReasonUnknownTag          // skipped: a tag this package does not know
+	ReasonNoEffect            // skipped: an event that changes nothing an index keeps
+	ReasonWindow              // skipped: of a window that holds no whole prefixes
+	ReasonPartialBlock        // skipped: a block that is not full
 
 	ReasonEventShape    // neither array, map nor packed event
 	ReasonPackedEvent   // a packed event whose inside is not one sound event
@@ -28,6 +31,7 @@ const (
 	ReasonTokenCount    // tokens of a dense group that are not hashes × block size
 	ReasonKeyCount      // a list of extra keys that is not as long as that of the hashes
 	ReasonKeyDepth      // an extra key nested too deep to be given a name
+	ReasonNoParent      // no parent, though the chain has something before the blocks
 	ReasonLookahead     // look-ahead tokens that are uneven or contradict the tokens
 	ReasonOwnerTier     // a cache owner's block on the device tier, which it has not
 
@@ -37,6 +41,7 @@ const (
 	ReasonLengthOverflow // an announced length that the payload cannot hold
 	ReasonInvalidByte    // a byte that begins no MessagePack value
 	ReasonTrailingBytes  // bytes behind the batch
+	ReasonNesting        // JSON that nests too deep
 	ReasonBatchShape     // neither an array of at least 2 nor a map with events
 	ReasonRank           // a rank that is neither an integer in range nor nil
 
@@ -46,6 +51,9 @@ const (
 var reasonNames = [NumReasons]string{
 	ReasonNone:           "none",
 	ReasonUnknownTag:     "unknown_tag",
+	ReasonNoEffect:       "no_effect",
+	ReasonWindow:         "smaller_window",
+	ReasonPartialBlock:   "partial_block",
 	ReasonEventShape:     "event_shape",
 	ReasonPackedEvent:    "packed_event",
 	ReasonNoTag:          "no_tag",
@@ -63,12 +71,14 @@ var reasonNames = [NumReasons]string{
 	ReasonTokenCount:     "token_count",
 	ReasonKeyCount:       "key_count",
 	ReasonKeyDepth:       "key_depth",
+	ReasonNoParent:       "no_parent",
 	ReasonLookahead:      "lookahead",
 	ReasonOwnerTier:      "owner_tier",
 	ReasonTruncated:      "truncated",
 	ReasonLengthOverflow: "length_overflow",
 	ReasonInvalidByte:    "invalid_byte",
 	ReasonTrailingBytes:  "trailing_bytes",
+	ReasonNesting:        "nesting",
 	ReasonBatchShape:     "batch_shape",
 	ReasonRank:           "rank",
 }
@@ -80,6 +90,10 @@ func (r Reason) String() string {
 	}
 	return fmt.Sprintf("reason(%d)", uint8(r))
 }
+
+// Harmless reports whether an event is skipped for r, and not rejected: nothing
+// is wrong with it.
+func (r Reason) Harmless() bool { return r >= ReasonUnknownTag && r <= ReasonPartialBlock }
 
 // Error is what Reset, Next and Check return for an undecodable batch. Nothing
 // of the batch may be applied.

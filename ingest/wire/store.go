@@ -14,14 +14,19 @@ func (d *Decoder) store(c *cursor, ev *Event) {
 		return
 	}
 	if len(ev.Hashes) == 0 { // no effect, and no error, whatever else it says
-		ev.Tokens, d.f.looks = nil, 0
+		ev.Tokens, ev.Contents, d.f.looks = nil, nil, 0
 		return
 	}
-	if string(ev.Ownership) == "kvcr" && ev.Tier() == TierDevice {
+	if ev.owned() && ev.Tier() == TierDevice {
 		d.reject(ReasonOwnerTier)
 		return
 	}
-	d.shape(ev)
+	if len(ev.Contents) == 0 {
+		d.shape(ev)
+	}
+	if d.f.behind && !ev.HasParent && !ev.Placeholder {
+		d.reject(ReasonNoParent)
+	}
 	if d.f.reason == ReasonNone {
 		d.blockKeys(c, ev)
 	}
