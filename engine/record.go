@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cairn-kv/cairn/ingest"
 	"github.com/cairn-kv/cairn/ingest/journal"
 	"github.com/cairn-kv/cairn/tree"
 	"github.com/cairn-kv/cairn/tree/content"
@@ -218,17 +220,40 @@ type tap struct {
 	of  *Recording // that id is of
 	id  uint32
 	rec journal.Record
+	seq [8]byte
 }
 
 // Up implements ingest.Tap.
 func (t *tap) Up() {
 	if r := t.feed.src.engine.recording.Load(); r != nil && t.known(r) {
-		t.write(r, journal.Up)
+		t.write(r, journal.Up, 0)
 	}
 }
 
 // Message implements ingest.Tap.
-func (t *tap) Message(frames [][]byte) {
+func (t *tap) Message(frames [][]byte, f ingest.Fate) {
+	t.within(journal.Message, uint64(f), frames...)
+}
+
+// Merged implements ingest.Tap.
+func (t *tap) Merged(seq uint64) { t.within(journal.Merge, seq) }
+
+// Replayed implements ingest.Tap.
+func (t *tap) Replayed(seq uint64, payload []byte) {
+	binary.BigEndian.PutUint64(t.seq[:], seq)
+	t.within(journal.Reply, 0, nil, t.seq[:], payload)
+}
+
+// Restarted implements ingest.Tap.
+func (t *tap) Restarted() { t.within(journal.Restart, 0) }
+
+// Restored implements ingest.Tap.
+func (t *tap) Restored() {
+	t.within(journal.Lost, 1, []byte("a snapshot of the publisher's replaced what was known"))
+}
+
+// within writes a record about what happened within a link.
+func (t *tap) within(k journal.Kind, n uint64, data ...[]byte) {
 	r := t.feed.src.engine.recording.Load()
 	if r == nil {
 		return
@@ -237,16 +262,16 @@ func (t *tap) Message(frames [][]byte) {
 		if !t.known(r) {
 			return
 		}
-		t.write(r, journal.Up) // it began in the middle of a link
+		t.write(r, journal.Up, 0) // it began in the middle of a link
 	}
-	t.write(r, journal.Message, frames...)
+	t.write(r, k, n, data...)
 }
 
 // Down implements ingest.Tap. A link that ends because the source is taken away
 // was not lost.
 func (t *tap) Down(err error) {
 	if r := t.feed.src.engine.recording.Load(); r != nil && t.feed.src.ctx.Err() == nil && t.known(r) {
-		t.write(r, journal.Down, []byte(err.Error()))
+		t.write(r, journal.Down, 0, []byte(err.Error()))
 	}
 }
 
@@ -262,8 +287,8 @@ func (t *tap) known(r *Recording) bool {
 	return ok
 }
 
-func (t *tap) write(r *Recording, k journal.Kind, data ...[]byte) {
-	t.rec = journal.Record{Kind: k, Time: time.Now(), Stream: t.id, Data: data}
+func (t *tap) write(r *Recording, k journal.Kind, n uint64, data ...[]byte) {
+	t.rec = journal.Record{Kind: k, Time: time.Now(), Stream: t.id, N: n, Data: data}
 	r.append(t.feed.src.ctx, &t.rec)
 	t.rec.Data = nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cairn-kv/cairn/ingest"
 	"github.com/cairn-kv/cairn/ingest/journal"
 	"github.com/cairn-kv/cairn/ingest/zmtp"
 )
@@ -387,7 +388,7 @@ func TestTapAllocatesNothing(t *testing.T) {
 	s, _ := e.sources.Load("w")
 	frames := [][]byte{nil, binary.BigEndian.AppendUint64(nil, 1), make([]byte, 500)}
 	tp := &tap{feed: s.feeds[0]}
-	if n := testing.AllocsPerRun(1000, func() { tp.Message(frames) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { tp.Message(frames, ingest.Dealt) }); n != 0 {
 		t.Errorf("%v allocations a message that is not recorded", n)
 	}
 	rec, err := e.Record(discard{}, RecordOptions{Wait: true})
@@ -395,7 +396,7 @@ func TestTapAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rec.Stop()
-	if n := testing.AllocsPerRun(1000, func() { tp.Message(frames) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { tp.Message(frames, ingest.Dealt) }); n != 0 {
 		t.Errorf("%v allocations a message that is", n)
 	}
 }

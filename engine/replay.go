@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -102,7 +104,13 @@ type playedStream struct {
 	over   chan struct{}  // closed: there will be no more
 	link   *handLink      // nil: down
 	dealt  chan struct{}
-	asked  bool // it has had a message
+
+	any  bool                // it has had a batch
+	last uint64              // the last one's sequence
+	held map[uint64][][]byte // messages that waited for a repair
+	// restarted: the next batch is of another process, which its sequence need
+	// not show.
+	restarted bool
 }
 
 // check refuses a recording whose hashes are of another kind.
@@ -222,12 +230,13 @@ func (p *player) play(ctx context.Context, rec *journal.Record) error {
 		return s.down(ctx, errors.New(why))
 	case journal.Message:
 		p.report.Messages++
-		if s.link == nil { // its beginning was not recorded
-			if err := s.up(ctx); err != nil {
-				return err
-			}
-		}
-		return s.give(ctx, rec.Data)
+		return s.message(ctx, ingest.Fate(rec.N), rec.Data)
+	case journal.Merge:
+		return s.merge(ctx, rec.N)
+	case journal.Reply:
+		return s.batch(ctx, rec.Data)
+	case journal.Restart:
+		s.restarted = true
 	}
 	return nil
 }
@@ -341,13 +350,91 @@ func (s *playedStream) down(ctx context.Context, why error) error {
 	}
 }
 
+// message gives the stream a message, in the order in which the recorded one
+// dealt with it: no repair is needed again, for its batches come in their
+// places.
+func (s *playedStream) message(ctx context.Context, f ingest.Fate, frames [][]byte) error {
+	seq, ok := sequenceOf(frames)
+	switch {
+	case !ok:
+		return s.give(ctx, frames)
+	case f == ingest.Held:
+		if s.held == nil {
+			s.held = map[uint64][][]byte{}
+		}
+		own := make([][]byte, len(frames))
+		for i, b := range frames {
+			own[i] = bytes.Clone(b)
+		}
+		s.held[seq] = own
+		return nil
+	case f == ingest.Dropped && s.any && seq <= s.last:
+		// A replay had brought it before it came: its sequence went back, and
+		// would look like a restart.
+		return nil
+	}
+	return s.batch(ctx, frames)
+}
+
+// merge gives the stream a message that waited.
+func (s *playedStream) merge(ctx context.Context, seq uint64) error {
+	frames := s.held[seq]
+	for n := range s.held {
+		if n <= seq {
+			delete(s.held, n)
+		}
+	}
+	if frames == nil {
+		return nil // its record is lost, which shows as a gap
+	}
+	return s.batch(ctx, frames)
+}
+
+// batch gives the stream a batch that the recorded one applied here.
+func (s *playedStream) batch(ctx context.Context, frames [][]byte) error {
+	seq, ok := sequenceOf(frames)
+	if !ok {
+		return s.give(ctx, frames)
+	}
+	if s.restarted && s.any && seq >= s.last {
+		// Another link and an empty batch before all others make the stream see
+		// what the recorded one had proof of.
+		if err := s.up(ctx); err != nil {
+			return err
+		}
+		if first := s.feed.src.spec.FirstSeq; seq != first {
+			if err := s.give(ctx, [][]byte{frames[0], binary.BigEndian.AppendUint64(nil, first), emptyBatch}); err != nil {
+				return err
+			}
+		}
+	}
+	s.restarted = false
+	s.any, s.last = true, seq
+	return s.give(ctx, frames)
+}
+
+// emptyBatch is a batch at no time and without events.
+var emptyBatch = []byte{0x92, 0x00, 0x90}
+
+// sequenceOf is the sequence of a message, false if it is malformed.
+func sequenceOf(frames [][]byte) (uint64, bool) {
+	if len(frames) != 3 || len(frames[1]) != 8 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(frames[1]), true
+}
+
 // give hands a message over, and waits until it is dealt with.
 func (s *playedStream) give(ctx context.Context, frames [][]byte) error {
+	if s.link == nil { // its beginning was not recorded
+		if err := s.up(ctx); err != nil {
+			return err
+		}
+	}
 	l := s.link
 	if l == nil {
 		return nil // the stream has ended
 	}
-	s.asked = true
 	select {
 	case l.messages <- handed{frames, s.dealt}:
 	case <-l.closed:
@@ -367,7 +454,7 @@ func (s *playedStream) give(ctx context.Context, frames [][]byte) error {
 // settle waits until everything the stream was given is applied.
 func (s *playedStream) settle(ctx context.Context) error {
 	st := s.feed.stream.Status(ingest.Worker, s.feed.applied())
-	if !s.asked || !st.Received {
+	if !st.Received {
 		return nil
 	}
 	return s.feed.wait(ctx, st.Seq)

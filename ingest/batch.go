@@ -15,6 +15,7 @@ var errFault = errors.New("ingest: source fault")
 // apply decodes the batch at hand into the port and commits it. An error ends
 // the stream.
 func (s *Stream) apply(ctx context.Context, now time.Time, payload []byte) error {
+	s.tapApplies()
 	cause, err := s.fill(ctx, now, payload)
 	if errors.Is(err, shard.ErrBatchTooLong) && !s.pieces {
 		// Longer than the ring. What is published in pieces cannot be taken

@@ -119,6 +119,7 @@ func (s *Stream) missed(ctx context.Context, now time.Time, v seq.Verdict, n uin
 	h, o := &r.held, &s.opt.Repair
 	full := len(h.batches) >= o.HoldBatches || len(h.batches) > 0 && h.bytes+len(payload) > o.HoldBytes
 	h.add(n, s.epoch.Load(), payload)
+	s.tapHeld()
 	s.counters.add(countHeld, 1)
 	switch {
 	case full:
@@ -198,6 +199,7 @@ func (s *Stream) replayed(ctx context.Context, i *replay.Item) error {
 	s.seq = i.Seq
 	s.remember(i.Seq, i.Payload)
 	s.counters.add(countReplayed, 1)
+	s.tapReplayed(i.Seq, i.Payload)
 	if err := s.apply(ctx, now, i.Payload); err != nil || !s.repair.active {
 		return err
 	}
@@ -218,6 +220,7 @@ func (s *Stream) merge(ctx context.Context) error {
 		}
 		s.seq = b.seq
 		s.remember(b.seq, b.payload)
+		s.tapMerged(b.seq)
 		if err := s.apply(ctx, time.Now(), b.payload); err != nil {
 			return err
 		}
@@ -247,7 +250,7 @@ func (s *Stream) giveUp(ctx context.Context, through uint64) error {
 	s.machine.Skip(through)
 	s.counters.add(countUnrecovered, through-next+1)
 	s.log.Log(ctx, s.lossLevel(), "batches are lost for good", "from", next, "through", through)
-	if !applied {
+	if !applied && r.cause == CauseLateJoin {
 		// Nothing was taught of this history: what is known of it is true, but
 		// not all.
 		s.counters.add(countLosses, 1)
@@ -305,7 +308,11 @@ func (s *Stream) asked(ctx context.Context, done *replay.Item) error {
 func (s *Stream) anew(ctx context.Context) error {
 	r := &s.repair
 	s.dismiss()
+	if s.opt.Attached != nil {
+		return s.failRepair(ctx, failStranger) // it belongs to one process for good
+	}
 	s.log.Info("the publisher is another process, or cannot be told from one", "seq", s.seq)
+	s.tapRestarted()
 	h := r.held
 	h.keep(s.epoch.Load())
 	s.machine.Reset()

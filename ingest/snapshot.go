@@ -72,6 +72,7 @@ func (s *Stream) restored(ctx context.Context, state *Snapshot, done *replay.Ite
 	}
 	s.log.Info("a snapshot replaces what was known", "epoch", state.Epoch, "watermark", state.Watermark)
 	s.counters.add(countSnapshots, 1)
+	s.tapRestored()
 	s.machine.Skip(state.Watermark)
 	r.held.drop(state.Watermark)
 	s.seq = state.Watermark

@@ -16,14 +16,16 @@ const (
 	Forget                  // Stream is no more
 	Up                      // a connection of Stream begins
 	Down                    // it ended; Data[0], if any, says why
-	Message                 // Data are the frames of a message of Stream
-	Reply                   // the same of a message that Stream had asked for again
+	Message                 // Data are the frames of a message of Stream; N says what became of it
+	Merge                   // the message of Stream with sequence N that waited is applied here
+	Reply                   // Data are the frames of a batch that Stream had asked for again
+	Restart                 // what follows is of another process
 	Lost                    // N records are missing here; Data[0] says why
 	Note                    // Data is for people
 	numKinds
 )
 
-var kindNames = [numKinds]string{"", "define", "forget", "up", "down", "message", "reply", "lost", "note"}
+var kindNames = [numKinds]string{"", "define", "forget", "up", "down", "message", "merge", "reply", "restart", "lost", "note"}
 
 // String returns the lower-case name of k.
 func (k Kind) String() string {
