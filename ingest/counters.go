@@ -45,6 +45,7 @@ const (
 	failTopic
 	failCooldown
 	failSnapshot
+	failStranger
 
 	dropFrameCount
 	dropSequenceSize
@@ -109,6 +110,7 @@ var countNames = [numCounts]Label{
 	failTopic:        {"repairs_failed", "topic"},
 	failCooldown:     {"repairs_failed", "cooldown"},
 	failSnapshot:     {"repairs_failed", "snapshot"},
+	failStranger:     {"repairs_failed", "stranger"},
 
 	dropFrameCount:   {"messages_dropped", "frame_count"},
 	dropSequenceSize: {"messages_dropped", "sequence_size"},

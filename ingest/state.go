@@ -13,7 +13,7 @@ type State uint8
 const (
 	Connecting   State = iota // nothing applied yet
 	Exact                     // no loss since the beginning, or since made whole
-	Repairing                 // a repair is under way; no stream says so yet
+	Repairing                 // something is missing and being asked for: hidden
 	Degraded                  // something was lost for good, and all before it is gone
 	Disconnected              // the link is down: the truth of then
 	Fenced                    // out until the worker restarts or is attached anew
@@ -94,6 +94,9 @@ func (s *standing) advises(p shard.Position) bool {
 func (s *standing) at(p shard.Position) (State, Cause) {
 	switch {
 	case !reached(p, s.begin):
+		if s.short == s.state {
+			return s.state, s.cause
+		}
 		return s.short, ""
 	case !reached(p, s.from):
 		return s.before, ""

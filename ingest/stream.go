@@ -386,8 +386,10 @@ func (s *Stream) repairs(ctx context.Context, now time.Time, v seq.Verdict, lost
 	default:
 		cause := lost
 		if _, applied := s.machine.Applied(); !applied {
-			cause = CauseLateJoin
 			s.awaits(Repairing)
+		}
+		if cause == "" {
+			cause = CauseLateJoin
 		}
 		s.log.Info("batches are missing, asking for them", "seq", n, "missing", v.Missing)
 		s.beginRepair(cause)
