@@ -1,6 +1,7 @@
 package fuzz
 
 import (
+	"bytes"
 	"reflect"
 	"slices"
 	"testing"
@@ -24,6 +25,9 @@ func FuzzDecode(f *testing.F) {
 		if len(payload) > decodeLimit {
 			t.Skip("longer than the general decoder's limits allow")
 		}
+		if isJSON(payload) {
+			t.Skip("for FuzzJSON")
+		}
 		var fresh wire.Decoder
 		batch, events, err := decode(&fresh, payload)
 		if want := sound(payload); (err == nil) != want {
@@ -33,13 +37,14 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("decoded with %v, checked with %v", err, check)
 		}
 		b, again, err2 := decode(&used, payload)
-		if b != batch || (err2 == nil) != (err == nil) || !reflect.DeepEqual(again, events) {
+		learns := bytes.Contains(payload, []byte("data")) // block sizes and windows, from one payload for the next
+		if b != batch || (err2 == nil) != (err == nil) || !learns && !reflect.DeepEqual(again, events) {
 			t.Fatalf("a used decoder gives %+v, %d events, %v; a fresh one %+v, %d events, %v", b, len(again), err2, batch, len(events), err)
 		}
 		if err != nil {
 			return
 		}
-		if batch.Events != len(events) {
+		if batch.Events != len(events) && !(learns && batch.Events < len(events)) { // a move is two
 			t.Fatalf("%d events announced, %d decoded", batch.Events, len(events))
 		}
 		for i := range events {
@@ -80,6 +85,7 @@ func decode(d *wire.Decoder, payload []byte) (wire.Batch, []wire.Event, error) {
 		}
 		ev.Hashes = append([]uint64{}, ev.Hashes...)
 		ev.Tokens = append([]uint32{}, ev.Tokens...)
+		ev.Contents = slices.Clone(ev.Contents)
 		ev.LookaheadTokens = append([]uint32{}, ev.LookaheadTokens...)
 		ev.Keys.Hashes = append([]uint64{}, ev.Keys.Hashes...)
 		ev.Keys.Ends = append([]int{}, ev.Keys.Ends...)
@@ -108,6 +114,9 @@ func checkEvent(t *testing.T, e *wire.Event) {
 	if len(e.Tokens) > 0 && e.Class() == wire.Dense && !e.Even() {
 		t.Fatalf("%d hashes, %d tokens, block size %d, look-ahead %d", len(e.Hashes), len(e.Tokens), e.BlockSize, e.Lookahead)
 	}
+	if e.Contents != nil && len(e.Contents) != len(e.Hashes) {
+		t.Fatalf("%d contents of %d blocks", len(e.Contents), len(e.Hashes))
+	}
 	if e.Placeholder && (len(e.Tokens) > 0 || e.BlockSize != 0) {
 		t.Fatalf("a placeholder with %d tokens, block size %d", len(e.Tokens), e.BlockSize)
 	}
@@ -132,6 +141,9 @@ func sound(payload []byte) bool {
 	switch msgp.NextType(payload) {
 	case msgp.ArrayType:
 		n, b, _ := msgp.ReadArrayHeaderBytes(payload)
+		if loose(n, b) {
+			return true
+		}
 		if n < 2 {
 			return false
 		}
@@ -142,7 +154,7 @@ func sound(payload []byte) bool {
 		return n == 2 || soundRank(skip(b))
 	case msgp.MapType:
 		n, b, _ := msgp.ReadMapHeaderBytes(payload)
-		events := false
+		events, event := false, false
 		for ; n > 0; n-- {
 			name := ""
 			if msgp.NextType(b) == msgp.StrType {
@@ -155,6 +167,8 @@ func sound(payload []byte) bool {
 					return false
 				}
 				events = true
+			case "type", "event_type", "event", "data":
+				event = true
 			case "data_parallel_rank", "attn_dp_rank", "dp_rank":
 				if !soundRank(b) {
 					return false
@@ -162,7 +176,29 @@ func sound(payload []byte) bool {
 			}
 			b = skip(b)
 		}
-		return events
+		return events || event
+	}
+	return false
+}
+
+// loose says whether an array of n, whose elements begin at b, is events without
+// an envelope.
+func loose(n uint32, b []byte) bool {
+	if n == 0 {
+		return false
+	}
+	switch msgp.NextType(b) {
+	case msgp.MapType, msgp.ArrayType, msgp.BinType:
+		return true
+	case msgp.StrType:
+		switch tag, _, _ := msgp.ReadStringBytes(b); tag {
+		case "BlockStored", "stored", "BlockRemoved", "removed", "AllBlocksCleared", "cleared":
+			return true
+		}
+	case msgp.IntType, msgp.UintType:
+		rest, _ := msgp.Skip(b)
+		next := msgp.NextType(rest)
+		return n > 1 && (next == msgp.StrType || next == msgp.MapType)
 	}
 	return false
 }

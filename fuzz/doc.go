@@ -2,6 +2,7 @@
 // the index, and their corpora.
 //
 //	corpus/decode/   payloads            FuzzDecode   ingest/wire
+//	corpus/json/     the same as JSON    FuzzJSON     ingest/wire
 //	corpus/frames/   bytes of a socket   FuzzFrames   ingest/zmtp
 //	corpus/apply/    events, 4 bytes each   FuzzApply   tree, beside tree/model
 //
