@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,6 +30,9 @@ type plane struct {
 	barriers map[residency.SlotID]residency.Cursor
 	cleared  []residency.Domains
 	bad      int64 // rank, -1: none
+	// started, if there is one, has the start of a stream say so and then wait
+	// until it is given up.
+	started chan struct{}
 }
 
 func (p *plane) Build(_ context.Context, s residency.Source) error {
@@ -52,7 +56,12 @@ func (p *plane) Open(_ context.Context, a residency.Attachment) error {
 	return nil
 }
 
-func (p *plane) Start(_ context.Context, a residency.Attachment) error {
+func (p *plane) Start(ctx context.Context, a residency.Attachment) error {
+	if p.started != nil {
+		close(p.started)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if int64(a.Rank) == p.bad {
@@ -248,7 +257,7 @@ func TestRegistrationErrors(t *testing.T) {
 			{"rank that cannot be attached", "PUT", "/v1/workers/w1", workerBody(), 503, "attach_failed", "ranks[1]", "no route to host"},
 			{"unknown lease", "POST", "/v1/workers/w9/renew", "", 404, "unknown_worker", "", "w9"},
 			{"method", "PATCH", "/v1/workers/w1", "", 405, "bad_method", "", "PUT"},
-			{"null domain", "POST", "/v1/owners/clear", `{"owner":"` + testOwner + `1","domain":null}`, 422, "wrong_type", "domain", "a string"},
+			{"R13 null domain", "POST", "/v1/owners/clear", `{"owner":"` + testOwner + `1","domain":null}`, 422, "wrong_type", "domain", "a string"},
 			{"unknown domain", "POST", "/v1/owners/clear", `{"owner":"` + testOwner + `1","domain":"both"}`, 422, "wrong_type", "domain", `"worker" or "cache_owner"`},
 			{"no owner", "POST", "/v1/owners/clear", `{}`, 400, "bad_registration", "owner", "not stated"},
 			{"misspelt owner", "POST", "/v1/owners/forget", `{"owner":"x"}`, 400, "bad_registration", "owner", "semantics:scope/dc/slot"},
@@ -306,6 +315,44 @@ func TestRegistrationConflicts(t *testing.T) {
 			t.Errorf("attached: %v", g.plane.attached)
 		}
 	})
+}
+
+// TestCallerIsGone: a worker that hangs up while it is attached leaves nothing.
+func TestCallerIsGone(t *testing.T) {
+	p := &plane{sources: map[residency.SlotID]residency.Source{}, attached: map[residency.SlotID]residency.Attachment{}, barriers: map[residency.SlotID]residency.Cursor{}, bad: -1,
+		started: make(chan struct{})}
+	control := residency.New(p, residency.Options{})
+	reg, err := registry.New(registry.Options{Control: control})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan struct{})
+	s := newServer(t, Options{Engine: &fake{}, Registry: reg})
+	hs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(answered)
+		s.Handler().ServeHTTP(w, r)
+	}))
+	defer hs.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-p.started
+		cancel()
+	}()
+	r, err := http.NewRequestWithContext(ctx, "PUT", hs.URL+"/v1/workers/w1", strings.NewReader(workerBody()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if _, err := http.DefaultClient.Do(r); !errors.Is(err, context.Canceled) {
+		t.Errorf("the call ended with %v", err)
+	}
+	<-answered
+	if err := errors.Join(reg.Close(t.Context()), control.Close(t.Context())); err != nil {
+		t.Error(err)
+	}
+	if len(p.attached) != 0 || len(reg.Registrations()) != 0 || reg.Count(registry.Failed) != 1 {
+		t.Errorf("left: %v, %v", p.attached, reg.Registrations())
+	}
 }
 
 // TestRegistrationRoles: what changes state needs the write role.

@@ -60,11 +60,11 @@ func (o *Object) read(dec *json.Decoder, name string) {
 		k := key.(string) // the decoder lets nothing else be a key
 		var v json.RawMessage
 		if err := dec.Decode(&v); err != nil {
-			o.f.add(JSONSyntax, o.at+k, "", "is no JSON: "+err.Error(), want)
+			o.f.add(JSONSyntax, o.Path(k), "", "is no JSON: "+err.Error(), want)
 			return
 		}
 		if _, twice := o.fields[k]; twice {
-			o.f.add(JSONTwice, o.at+k, brief(v), "stands twice", "every field once")
+			o.f.add(JSONTwice, o.Path(k), brief(v), "stands twice", "every field once")
 			continue
 		}
 		o.fields[k] = v
@@ -84,7 +84,12 @@ func brief(v json.RawMessage) string {
 }
 
 // Path is the name of a field in errors.
-func (o *Object) Path(key string) string { return o.at + key }
+func (o *Object) Path(key string) string {
+	if key == "" {
+		key = `""`
+	}
+	return o.at + key
+}
 
 // Has reports whether a field is stated.
 func (o *Object) Has(key string) bool {
@@ -96,7 +101,7 @@ func (o *Object) Has(key string) bool {
 func (o *Object) Require(keys ...string) {
 	for _, k := range keys {
 		if !o.Has(k) {
-			o.f.add(JSONMissing, o.at+k, "", "is not stated", "a value")
+			o.f.add(JSONMissing, o.Path(k), "", "is not stated", "a value")
 		}
 	}
 }
@@ -105,7 +110,7 @@ func (o *Object) Require(keys ...string) {
 func (o *Object) Add(err error) { o.f.note(err) }
 
 func (o *Object) wrong(key, what string) {
-	o.f.add(JSONType, o.at+key, brief(o.fields[key]), "is not "+what, what)
+	o.f.add(JSONType, o.Path(key), brief(o.fields[key]), "is not "+what, what)
 }
 
 // take returns a field that is stated, and marks it as known.
@@ -148,7 +153,7 @@ func (o *Object) Uint(key string, lo, hi uint64) (n uint64, ok bool) {
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || strconv.FormatUint(n, 10) != text || n < lo || n > hi {
-		o.f.add(JSONNumber, o.at+key, text, "is out of range or no plain decimal", fmt.Sprintf("an integer of %d … %d, as a number or a string", lo, hi))
+		o.f.add(JSONNumber, o.Path(key), text, "is out of range or no plain decimal", fmt.Sprintf("an integer of %d … %d, as a number or a string", lo, hi))
 		return 0, false
 	}
 	return n, true
@@ -231,7 +236,7 @@ func (o *Object) Objects(key string) (all []*Object) {
 func (o *Object) End() {
 	for _, k := range slices.Sorted(maps.Keys(o.fields)) {
 		if !o.asked[k] {
-			o.f.add(JSONUnknown, o.at+k, brief(o.fields[k]), "is no field here", "one of "+strings.Join(slices.Sorted(maps.Keys(o.asked)), ", "))
+			o.f.add(JSONUnknown, o.Path(k), brief(o.fields[k]), "is no field here", "one of "+strings.Join(slices.Sorted(maps.Keys(o.asked)), ", "))
 		}
 	}
 }

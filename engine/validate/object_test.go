@@ -57,6 +57,7 @@ func TestObjectRefuses(t *testing.T) {
 	}{
 		{"nothing", ``, "body", "", refusal{JSONSyntax, []string{"JSON"}}},
 		{"no JSON", `{"text"`, "text", "", refusal{JSONSyntax, nil}},
+		{"nameless", `{"":1}`, `""`, "1", refusal{JSONUnknown, nil}},
 		{"cut off", `{"text":"a"`, "body", "", refusal{JSONSyntax, nil}},
 		{"bad value", `{"text":x}`, "text", "", refusal{JSONSyntax, nil}},
 		{"trailing", `{} {}`, "body", "", refusal{JSONSyntax, []string{"follows"}}},
