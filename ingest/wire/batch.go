@@ -110,19 +110,17 @@ func (c *cursor) loose(n int) looseness {
 	if n == 0 || c.bad() {
 		return looseNot
 	}
-	from := *c
-	defer func() { *c = from }()
-	switch k := c.class(); k {
+	switch in := *c; c.class() {
 	case classMap, classBin, classArray:
 		return looseList
 	case classStr:
-		tag, _ := c.text()
+		tag, _ := in.text()
 		if _, known := kindOf(tag); known {
 			return looseEvent
 		}
 	case classInt:
-		c.integer()
-		if n > 1 && (c.class() == classStr || c.class() == classMap) {
+		in.integer()
+		if n > 1 && (in.class() == classStr || in.class() == classMap) {
 			return looseEvent
 		}
 	}
