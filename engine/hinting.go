@@ -31,6 +31,30 @@ func (e *Engine) Hint(q *Query, t Target, h *HintAnswer) error {
 	return nil
 }
 
+// Route is Match and Hint in one, for routers that choose inside the process:
+// the prompt is hashed once and the index walked once, and the hint rests on the
+// same view and the same depths as the answer that the choice was made from.
+// pick is called with the answer, on the caller's goroutine, and returns where
+// the request goes; it must not call the engine with a or h. Everything else is
+// as with Match and Hint: a warm call allocates nothing and takes no lock.
+func (e *Engine) Route(q *Query, pick func(*Answer) Target, a *Answer, h *HintAnswer) error {
+	a.Tokens, a.Holders, a.Flagged, a.positions = q.length(), a.Holders[:0], a.Flagged[:0], a.positions[:0]
+	h.reset()
+	k, m, err := e.ask(q)
+	if err != nil {
+		return err
+	}
+	e.stats.matches.Add(1)
+	k.answer(e, m, a)
+	t := pick(a)
+	h.Revision = k.revision
+	bad := k.hint(e, m, q, t, h)
+	k.forget()
+	e.queriers.put(k)
+	e.count(q.Model, h, bad)
+	return nil
+}
+
 func (h *HintAnswer) reset() {
 	*h = HintAnswer{JSON: h.JSON[:0], Names: h.Names[:0], Streams: h.Streams[:0], TargetStreams: h.TargetStreams[:0]}
 }
@@ -66,7 +90,7 @@ func (k *querier) hint(e *Engine, m *modelView, q *Query, t Target, h *HintAnswe
 	if call.Admitted && call.Target.Role != hint.NotCapable {
 		size = k.candidates(e, m, &call)
 	}
-	d := hint.Decide(&call)
+	d := k.decide(e, m, &call)
 	h.Reason, h.Detail, h.Note, h.Eligible, h.ThresholdTokens = d.Reason, d.Detail, d.Note, d.Eligible, d.Threshold
 	switch d.Reason {
 	case hint.Hinted, hint.NoLongerSource, hint.Ineligible, hint.PolicySkip, hint.Cost:
@@ -87,9 +111,14 @@ func (k *querier) hint(e *Engine, m *modelView, q *Query, t Target, h *HintAnswe
 		h.Applied, h.Cause, h.Streams = k.interval(m, int(f.holder), h.Streams)
 		return false
 	}
-	k.name(m, f, hd, h)
+	enough := false
+	for try := 0; try < nameTries && !enough; try++ {
+		h.Best.Depth, h.Best.Tokens = blocks(d.Depth, size), d.Depth
+		k.name(m, f, hd, h)
+		enough = call.Enough(c, h.Best.Tokens, d.Threshold)
+	}
 	k.noteAfter(m, int(f.holder)) // the names were read after the walk
-	if !call.Enough(c, h.Best.Tokens, d.Threshold) || !k.mayServe(e, m, int(f.holder)) {
+	if !enough || !k.mayServe(e, m, int(f.holder)) {
 		// The index gave fewer names than the depth promised, and what is left
 		// is no gain for the target; or they are those of a source that lost
 		// something or was replaced behind the walk.
@@ -98,14 +127,22 @@ func (k *querier) hint(e *Engine, m *modelView, q *Query, t Target, h *HintAnswe
 	}
 	h.Applied, h.Cause, h.Streams = k.interval(m, int(f.holder), h.Streams)
 	h.Endpoint, h.MessageID = hd.candidate.Endpoint, t.MessageID
-	h.JSON = hint.AppendFetch(h.JSON, t.MessageID, h.Endpoint, h.Names)
+	if !t.Bare {
+		h.JSON = hint.AppendFetch(h.JSON, t.MessageID, h.Endpoint, h.Names)
+	}
 	hd.peer.hinted.Add(1)
 	return false
 }
 
+// nameTries is how often names are asked for when too few come for a hint: that
+// a writer changed a neighbour's blocks in the same moment is no reason to miss
+// one.
+const nameTries = 4
+
 // candidates lays out the holders that were found, as far as they can matter:
-// what the target holds itself, and who holds more. It returns the target's
-// block size, 0 if nothing of it was found.
+// what the target holds itself, and who holds more. Whether freshness lets these
+// be sources is left to decide. It returns the target's block size, 0 if nothing
+// of it was found.
 func (k *querier) candidates(e *Engine, m *modelView, call *hint.Call) (size int) {
 	now := time.Now()
 	k.cands, k.at = k.cands[:0], k.at[:0]
@@ -117,32 +154,70 @@ func (k *querier) candidates(e *Engine, m *modelView, call *hint.Call) (size int
 			continue
 		}
 		size = max(size, hd.blockSize())
+		if !k.visible(e, m, int(f.holder), now) {
+			continue // what is withheld is not held
+		}
+		depth := f.tokens[hd.hintView()]
+		k.candidate(call, m, i, depth)
 		if c := &hd.candidate; c.Domain == hint.Worker || c.Projected && c.Attached && c.AttachedTo == call.Target.Place {
-			if k.visible(e, m, int(f.holder), now) { // what is withheld is not held
-				held = max(held, f.tokens[hd.hintView()])
-			}
+			held = max(held, depth)
 		}
 	}
 	for i := range k.found {
 		f := &k.found[i]
 		hd := m.holders[f.holder]
 		depth := f.tokens[hd.hintView()]
-		own := hd.rank == call.Target.Rank && hd.src.spec.ID == call.Target.Source
-		if depth <= held && !own || !k.visible(e, m, int(f.holder), now) {
+		if depth <= held || hd.rank == call.Target.Rank && hd.src.spec.ID == call.Target.Source {
 			continue
 		}
-		k.cands = append(k.cands, hd.candidate)
-		k.at = append(k.at, int32(i))
-		c := &k.cands[len(k.cands)-1]
-		c.Depth, c.BlockSize = depth, hd.blockSize()
-		c.Hidden = !k.mayServe(e, m, int(f.holder))
-		c.Load = hd.peer.load()
-		if call.Options.Cost {
-			c.Cost = hd.peer.cost.coefficients()
-		}
+		k.candidate(call, m, i, depth)
 	}
 	call.Candidates = k.cands
 	return size
+}
+
+// candidate lays out one finding.
+func (k *querier) candidate(call *hint.Call, m *modelView, i, depth int) {
+	hd := m.holders[k.found[i].holder]
+	k.cands = append(k.cands, hd.candidate)
+	k.at = append(k.at, int32(i))
+	c := &k.cands[len(k.cands)-1]
+	c.Depth, c.BlockSize = depth, hd.blockSize()
+	if call.Options.Spread || call.Options.Cost || call.Options.Policy != nil {
+		c.Load = hd.peer.load()
+		c.Cost = hd.peer.cost.coefficients()
+	}
+}
+
+// eager is how many sources are judged by their freshness one after the other,
+// before all are.
+const eager = 4
+
+// decide decides. By the plain rule one source matters, so freshness is asked
+// of the one that is chosen, and again of the next if it may not serve. Where
+// sources compete it is asked of all beforehand.
+func (k *querier) decide(e *Engine, m *modelView, call *hint.Call) hint.Decision {
+	if !call.Options.Spread && !call.Options.Cost && call.Options.Policy == nil {
+		for range eager {
+			d := hint.Decide(call)
+			if d.Best < 0 {
+				return d
+			}
+			c := &call.Candidates[d.Best]
+			if c.Hidden = k.hidden(e, m, d.Best); !c.Hidden {
+				return d
+			}
+		}
+	}
+	for i := range call.Candidates {
+		call.Candidates[i].Hidden = k.hidden(e, m, i)
+	}
+	return hint.Decide(call)
+}
+
+// hidden reports whether freshness keeps candidate i from being a source.
+func (k *querier) hidden(e *Engine, m *modelView, i int) bool {
+	return !k.mayServe(e, m, int(k.found[k.at[i]].holder))
 }
 
 // interval appends the positions of holder i's streams, and joins them; cause is
@@ -170,7 +245,7 @@ func (k *querier) name(m *modelView, f *finding, hd *holder, h *HintAnswer) {
 		r.Match(w.root, k.hashes[w.unit]) // names belong to a reader's last walk
 	}
 	unit := m.units[w.unit].unit
-	h.Names = r.Names(h.Names, hd.id, hd.hintView(), int(f.units))
+	h.Names = r.Names(h.Names[:0], hd.id, hd.hintView(), int(f.units))
 	// A name covers a block of the source, which is at least one unit; of mixed
 	// sizes only that much is certain.
 	size := unit

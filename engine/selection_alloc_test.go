@@ -19,6 +19,7 @@ func TestOptionsDoNotAllocate(t *testing.T) {
 	}
 	addWorker(t, e, "t", "127.0.0.1", 1, dialects[1], hinted(func(h *HintConfig) { h.Carrier = "kv_transfer_params.router_hint" })).say(t, event{clear: true})
 	var h HintAnswer
+	var a Answer
 	var request []byte
 	q := prompt()
 	for _, id := range []string{"req-42", ""} {
@@ -32,5 +33,15 @@ func TestOptionsDoNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(200, f); n != 0 {
 			t.Errorf("message id %q: %v allocations", id, n)
 		}
+	}
+	f := func() {
+		err := e.Route(q, func(a *Answer) Target { return Target{Source: "t", MessageID: "req-42"} }, &a, &h)
+		if err != nil || h.Reason != hint.Hinted || len(a.Holders) != 3 {
+			t.Fatalf("%s, %v", outcome(&h), err)
+		}
+	}
+	f()
+	if n := testing.AllocsPerRun(200, f); n != 0 {
+		t.Errorf("route: %v allocations", n)
 	}
 }

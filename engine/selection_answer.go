@@ -8,6 +8,9 @@ type Target struct {
 	Rank   int
 	// MessageID stands in the hint: the request's or the selection's id.
 	MessageID string
+	// Bare leaves HintAnswer.JSON empty: the caller writes the request himself,
+	// with AppendRequest, and the names are not written twice.
+	Bare bool
 	// QueryOnly: the caller only asks; no routing decision stands behind the
 	// call, so there is no hint (reason not_admitted).
 	QueryOnly bool
@@ -28,11 +31,11 @@ type Place struct {
 // HintAnswer is exactly one of a hint and a reason. Its buffers belong to the
 // caller, who hands the same HintAnswer in again to have them reused.
 type HintAnswer struct {
-	// Reason is hint.Hinted if JSON holds a hint.
+	// Reason is hint.Hinted if there is a hint.
 	Reason hint.Reason
 	Detail hint.Detail
-	// JSON is the kv.fetch message, empty without a hint. The engine writes
-	// into its capacity.
+	// JSON is the kv.fetch message, empty without a hint and for Target.Bare. The
+	// engine writes into its capacity.
 	JSON []byte
 	// Names are the block names that the hint lists, root first.
 	Names []uint64

@@ -334,6 +334,9 @@ func TestCarrierOfTheTarget(t *testing.T) {
 			if diff := cmp.Diff(chainNames, m.FirstFetch().Names); diff != "" {
 				t.Error(diff)
 			}
+			if bare := ask(t, e, Target{Source: "t", MessageID: "req-42", Bare: true}); len(bare.JSON) != 0 || !bytes.Equal(bare.AppendRequest(nil, hint.Numbers), want) {
+				t.Errorf("bare: %s", bare.JSON)
+			}
 			if none := ask(t, e, Target{Source: "a"}); len(none.AppendRequest(nil, hint.Numbers)) != 0 {
 				t.Errorf("without a hint the request carries %s", none.AppendRequest(nil, hint.Numbers))
 			}
@@ -446,5 +449,46 @@ func TestHintOptionsAreChecked(t *testing.T) {
 				e.Close(patience(t))
 			}
 		}
+	}
+}
+
+// TestRoute: one call gives the answer and the hint that two would, from one
+// view, and the choice is made from that answer.
+func TestRoute(t *testing.T) {
+	for _, ix := range indexes {
+		t.Run(ix.name, func(t *testing.T) {
+			e := openEngine(t, Options{NewIndex: ix.make})
+			addWorker(t, e, "a", "127.0.0.1", 1, dialects[1], hinted()).say(t, store(4, "GPU", ""))
+			addWorker(t, e, "b", "127.0.0.1", 1, dialects[1], hinted()).say(t, store(2, "GPU", ""))
+			var a, want Answer
+			var h HintAnswer
+			last := func(a *Answer) Target {
+				return Target{Source: a.Holders[len(a.Holders)-1].Source, MessageID: "req-42"}
+			}
+			if err := e.Route(prompt(), last, &a, &h); err != nil {
+				t.Fatal(err)
+			}
+			two := ask(t, e, Target{Source: "b", MessageID: "req-42"})
+			if err := e.Match(prompt(), &want); err != nil {
+				t.Fatal(err)
+			}
+			for i := range want.Holders { // ages differ
+				want.Holders[i].Freshness.Age, a.Holders[i].Freshness.Age = 0, 0
+				want.Holders[i].Freshness.Lag, a.Holders[i].Freshness.Lag = 0, 0
+			}
+			if diff := cmp.Diff(want.Holders, a.Holders); diff != "" || len(a.Holders) != 2 || a.Tokens != 256 {
+				t.Errorf("the answer, want -, got +:\n%s", diff)
+			}
+			if diff := cmp.Diff(*two, h); diff != "" || outcome(&h) != "a/0 worker depth 4" {
+				t.Errorf("the hint, want -, got +:\n%s", diff)
+			}
+			if err := e.Route(&Query{Model: "x", Tokens: count(1, 9)}, last, &a, &h); !errors.Is(err, ErrUnknownModel) || h.Best != (Place{}) || len(a.Holders) != 0 {
+				t.Errorf("an unknown model: %v, %+v", err, h)
+			}
+			st := e.Stats()
+			if st.Matches != 2 || st.Hints[hint.Hinted] != 2 {
+				t.Errorf("%d matches, %v hints are counted", st.Matches, st.Hints)
+			}
+		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 )
 
@@ -76,24 +75,6 @@ const (
 	// consumer refuses them.
 	Strings
 )
-
-// AppendNames appends a JSON list of block names.
-func AppendNames(dst []byte, names []uint64, form Form) []byte {
-	dst = append(dst, '[')
-	for i, n := range names {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		if form == Strings {
-			dst = append(dst, '"')
-		}
-		dst = strconv.AppendUint(dst, n, 10)
-		if form == Strings {
-			dst = append(dst, '"')
-		}
-	}
-	return append(dst, ']')
-}
 
 // AppendRequest appends a JSON object with what the request to the worker has to
 // carry, to be merged into it. Like AppendFetch it allocates only if dst is too
