@@ -5,12 +5,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"sync"
 
+	"github.com/cairn-kv/cairn/engine/hint"
 	"github.com/cairn-kv/cairn/ingest"
 	"github.com/cairn-kv/cairn/ingest/seq"
 	"github.com/cairn-kv/cairn/ingest/wire"
+	"github.com/cairn-kv/cairn/tree/shard"
 )
 
 // pushEndpoint is the endpoint of a stream whose batches are pushed, in logs
@@ -37,8 +40,10 @@ type Batch struct {
 	HasSeq bool
 	// Topic is compared with the source's.
 	Topic []byte
-	// Payload is the batch as MessagePack, in any dialect that a publisher
-	// speaks: see package wire. Push does not keep it.
+	// Model, if set, must be the source's.
+	Model string
+	// Payload is the batch, as MessagePack or JSON, in any dialect that a
+	// publisher speaks: see package wire. Push does not keep it.
 	Payload []byte
 	// Applied has Push wait until the batch is visible. Without it Push returns
 	// as soon as the stream has dealt with the batch.
@@ -68,8 +73,8 @@ type PushResult struct {
 	Verdict Verdict
 	// Missing is how many batches in front of this one never came.
 	Missing uint64
-	// Events is how many the batch has, Rejected which of them are wrong in
-	// themselves, by index: the others are taken. It stays valid.
+	// Events is how many the batch has, Rejected which of them are wrong or not
+	// understood in themselves, by index: the others are taken. It stays valid.
 	Events   int
 	Rejected []RejectedEvent
 	// State is what the source's word is worth with the batch, and Cause why
@@ -171,7 +176,8 @@ func (e *Engine) Push(ctx context.Context, b *Batch) (PushResult, error) {
 			return res, err
 		}
 	}
-	st := f.status(0, f.begun())
+	// As of an answer that has seen all of it.
+	st := f.status(hint.Worker, shard.Position{Incarnation: math.MaxUint32, Seq: res.Seq, Any: true})
 	res.State, res.Cause = State(st.State), string(st.Cause)
 	return res, nil
 }
@@ -221,6 +227,8 @@ func (e *Engine) pushFeed(b *Batch) (*feed, error) {
 		return nil, bad("rank", strconv.Itoa(b.Rank), fmt.Sprintf("wants 0 … %d: the source is configured with ranks %d", s.ranks()-1, s.ranks()))
 	case b.HasSeq && b.Seq == seq.Never:
 		return nil, bad("seq", strconv.FormatUint(b.Seq, 10), "is the end marker of replays and never a batch's")
+	case b.Model != "" && b.Model != s.spec.Model:
+		return nil, bad("model_name", strconv.Quote(b.Model), "the source's is "+strconv.Quote(s.spec.Model))
 	case s.spec.Topic != "" && string(b.Topic) != s.spec.Topic:
 		return nil, bad("topic", strconv.Quote(string(b.Topic)), "the source's is "+strconv.Quote(s.spec.Topic))
 	case b.HasSeq && b.Seq < s.spec.FirstSeq:

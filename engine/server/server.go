@@ -96,6 +96,7 @@ func New(o Options) (*Server, error) {
 	s.route(api, "/ready", http.MethodGet, RoleRead, s.ready)
 	s.route(api, "/metrics", http.MethodGet, RoleRead, s.writeMetrics)
 	s.registryRoutes(api)
+	s.pushRoutes(api)
 	s.route(api, "/", "", RoleRead, s.unknown)
 	s.api = api
 
@@ -210,6 +211,11 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request, c *call) *apiError
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
 		return fail(415, "bad_content_type", "", "the content type is %q, wants application/json", r.Header.Get("Content-Type"))
 	}
+	return s.readAll(w, r, c)
+}
+
+// readAll takes the body of a request, whatever it is.
+func (s *Server) readAll(w http.ResponseWriter, r *http.Request, c *call) *apiError {
 	if r.ContentLength > s.opt.MaxBody {
 		return fail(413, "too_large", "", "the body has %d bytes, the limit is %d", r.ContentLength, s.opt.MaxBody)
 	}
