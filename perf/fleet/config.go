@@ -108,6 +108,25 @@ type Config struct {
 	Queue int
 	// Break falsifies what is published.
 	Break Break
+	// Loss loses messages on the way; what happened, and the truth, are not
+	// touched by it.
+	Loss Loss
+	// Replay gives every stream a replay endpoint that keeps its last so many
+	// batches. 0: there is none.
+	Replay int
+}
+
+// Loss says what is lost between a publisher and its subscribers. The chances
+// are per batch; 0 means never.
+type Loss struct {
+	// Gap begins a run of 1 … GapMax batches that are not sent.
+	Gap    float64
+	GapMax int
+	// Cut breaks all connections of the stream, with whatever is under way.
+	Cut float64
+	// Replay is the chance that a replay drops what it sends from somewhere in
+	// its middle on, for a while, and sends its end marker all the same.
+	Replay float64
 }
 
 // Default is a fleet of variety: both engine families, arrays and maps, one

@@ -34,6 +34,7 @@ func (p *Prompt) at(dst []prefix, blockSize int) []prefix {
 type Source struct {
 	ID, Model    string
 	Endpoints    []string // one per TP shard; rank r listens on port + r
+	Replays      []string // the same of the replay endpoints; nil: there are none
 	Ranks        int
 	BlockSize    int
 	Dialect      Dialect
@@ -56,11 +57,15 @@ type Stats struct {
 	Cleared  uint64 // cache resets
 	Events   uint64
 	Batches  uint64
-	Resident int // (block, tier, TP shard) held now
+	Lost     uint64 // batches that were not sent
+	Cuts     uint64 // times that connections were broken
+	Asked    uint64 // replay requests served
+	Resident int    // (block, tier, TP shard) held now
 }
 
 type counters struct {
 	requests, hits, stored, evicted, demoted, copies, holes, cleared, events, batches atomic.Uint64
+	lost, cuts, asked                                                                 atomic.Uint64
 }
 
 type place struct {
@@ -145,6 +150,13 @@ func (f *Fleet) Start(ctx context.Context) ([]Source, error) {
 				f.ranks[place{e.ID, r}].shards[t].socket = p
 			}
 			s.Endpoints = append(s.Endpoints, sockets[0].Addr())
+			if f.config.Replay > 0 {
+				replay, err := f.archive(e.ID, e.Ranks, t)
+				if err != nil {
+					return nil, errors.Join(err, f.Close())
+				}
+				s.Replays = append(s.Replays, replay)
+			}
 		}
 		f.sources = append(f.sources, s)
 	}
@@ -160,27 +172,53 @@ func (f *Fleet) Start(ctx context.Context) ([]Source, error) {
 
 // listen binds publishers on n ports in a row.
 func (f *Fleet) listen(n int) ([]*zmtp.Publisher, error) {
+	return row(f, n, func(_ int, endpoint string) (*zmtp.Publisher, error) { return zmtp.Listen(f.ctx, endpoint) })
+}
+
+// archive gives the ranks of a TP shard replay endpoints on ports in a row, and
+// returns that of rank 0.
+func (f *Fleet) archive(id string, ranks, tp int) (string, error) {
+	sockets, err := row(f, ranks, func(r int, endpoint string) (*zmtp.Router, error) {
+		return zmtp.RouterConfig{Handle: f.ranks[place{id, r}].shards[tp].archive.serve}.Listen(f.ctx, endpoint)
+	})
+	if err != nil {
+		return "", err
+	}
+	for r, k := range sockets {
+		f.ranks[place{id, r}].shards[tp].router = k
+	}
+	return sockets[0].Addr(), nil
+}
+
+// socket is what can be bound to a port.
+type socket interface {
+	Addr() string
+	Close() error
+}
+
+// row binds n sockets on ports in a row.
+func row[S socket](f *Fleet, n int, bind func(i int, endpoint string) (S, error)) ([]S, error) {
 	var last error
 	for range 50 {
-		first, err := zmtp.Listen(f.ctx, "tcp://"+net.JoinHostPort(f.config.Host, "0"))
+		first, err := bind(0, "tcp://"+net.JoinHostPort(f.config.Host, "0"))
 		if err != nil {
 			return nil, err
 		}
-		out := []*zmtp.Publisher{first}
+		out := []S{first}
 		at := strings.LastIndexByte(first.Addr(), ':')
 		port, err := strconv.Atoi(first.Addr()[at+1:])
 		for err == nil && len(out) < n {
-			var p *zmtp.Publisher
-			if p, err = zmtp.Listen(f.ctx, first.Addr()[:at+1]+strconv.Itoa(port+len(out))); err == nil {
-				out = append(out, p)
+			var s S
+			if s, err = bind(len(out), first.Addr()[:at+1]+strconv.Itoa(port+len(out))); err == nil {
+				out = append(out, s)
 			}
 		}
 		if err == nil {
 			return out, nil
 		}
 		last = err // another process has one of the ports: elsewhere again
-		for _, p := range out {
-			_ = p.Close()
+		for _, s := range out {
+			_ = s.Close()
 		}
 	}
 	return nil, fmt.Errorf("fleet: no %d free ports in a row: %w", n, last)
@@ -317,7 +355,8 @@ func (f *Fleet) Stats() Stats {
 	c := &f.stats
 	s := Stats{Requests: c.requests.Load(), Hits: c.hits.Load(), Stored: c.stored.Load(),
 		Evicted: c.evicted.Load(), Demoted: c.demoted.Load(), Copies: c.copies.Load(), Holes: c.holes.Load(),
-		Cleared: c.cleared.Load(), Events: c.events.Load(), Batches: c.batches.Load()}
+		Cleared: c.cleared.Load(), Events: c.events.Load(), Batches: c.batches.Load(),
+		Lost: c.lost.Load(), Cuts: c.cuts.Load(), Asked: c.asked.Load()}
 	for _, sh := range f.all {
 		s.Resident += sh.history.resident()
 	}
@@ -334,6 +373,9 @@ func (f *Fleet) Close() error {
 	for _, s := range f.all {
 		if s.socket != nil {
 			_ = s.socket.Close() // its only error is a second Close
+		}
+		if s.router != nil {
+			_ = s.router.Close()
 		}
 	}
 	f.running.Wait()

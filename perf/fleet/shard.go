@@ -50,8 +50,11 @@ type shard struct {
 	history *history
 	encode  encoder
 	breakage
-	socket *zmtp.Publisher
-	stats  *counters
+	socket  *zmtp.Publisher
+	lossy   lossy
+	archive *archive     // nil: no replay
+	router  *zmtp.Router // its endpoint
+	stats   *counters
 }
 
 // breakage is the state of Config.Break.
@@ -70,7 +73,11 @@ func newShard(c *Config, e *Engine, rank, index int, stats *counters) *shard {
 		history:  newHistory(c.Retention),
 		encode:   newEncoder(e, rank),
 		breakage: breakage{mode: c.Break},
+		lossy:    newLossy(c, rank, index, len(e.ID)),
 		stats:    stats,
+	}
+	if c.Replay > 0 {
+		s.archive = newArchive(c, stats)
 	}
 	// Shards have a little more or less room, so that they do not evict in
 	// step.
@@ -398,9 +405,20 @@ func (s *shard) release() error {
 	return nil
 }
 
+// send puts a payload under the next sequence, into the archive and on the
+// wire, unless it is lost.
 func (s *shard) send(payload []byte) error {
 	var seq [8]byte
 	binary.BigEndian.PutUint64(seq[:], s.sent)
 	s.sent++
+	s.archive.keep(s.sent-1, payload)
+	if s.lossy.gap() {
+		s.stats.lost.Add(1)
+		return nil
+	}
+	if s.lossy.cut() {
+		s.stats.cuts.Add(1)
+		s.socket.Disconnect()
+	}
 	return s.socket.Send(nil, seq[:], payload)
 }
