@@ -196,6 +196,9 @@ func (s *Stream) replayed(ctx context.Context, i *replay.Item) error {
 	now := time.Now()
 	s.repair.progress, s.repair.pause = now, 0
 	s.repair.held.drop(i.Seq)
+	if i.Seq > s.lastSeq.Load() {
+		s.lastSeq.Store(i.Seq) // before it becomes visible
+	}
 	s.seq = i.Seq
 	s.remember(i.Seq, i.Payload)
 	s.counters.add(countReplayed, 1)
