@@ -9,6 +9,7 @@
 //	GET  /v1/sources  what was configured, stream by stream
 //	POST /v1/events   a batch of a source whose events are pushed, in any dialect
 //	POST /events      events in Mooncake's envelope, each for the source it names
+//	GET  /v1/dump     who holds what, as canonical text (role admin)
 //	GET  /health      the process is alive (open without a token)
 //	GET  /ready       queries are answered from at least one connected stream
 //	GET  /metrics     Prometheus text

@@ -97,6 +97,7 @@ func New(o Options) (*Server, error) {
 	s.route(api, "/metrics", http.MethodGet, RoleRead, s.writeMetrics)
 	s.registryRoutes(api)
 	s.pushRoutes(api)
+	s.dumpRoutes(api)
 	s.route(api, "/", "", RoleRead, s.unknown)
 	s.api = api
 

@@ -47,7 +47,8 @@ func sourceItems(s *engine.Source) yaml.MapSlice {
 			list = append(list, yaml.MapItem{Key: key, Value: value})
 		}
 	}
-	add(len(s.Shards) == 0, "endpoint", s.Endpoint)
+	add(len(s.Shards) == 0 && !s.Push, "endpoint", s.Endpoint)
+	add(s.Push, "push", true)
 	add(len(s.Shards) > 0, "shards", s.Shards)
 	add(s.Replay != "", "replay", s.Replay)
 	add(true, "ranks", s.Ranks)

@@ -14,7 +14,7 @@ import (
 )
 
 var sourceKeys = []string{
-	"id", "model", "endpoint", "shards", "replay", "ranks", "protocol", "topic",
+	"id", "model", "endpoint", "shards", "push", "replay", "ranks", "protocol", "topic",
 	"policy", "main_group", "first_seq", "python_root", "mm_ids", "hint",
 }
 
@@ -54,6 +54,8 @@ func (r *reader) source(n ast.Node, path string) engine.Source {
 			r.text(v, p, &s.Endpoint)
 		case "shards":
 			r.endpoints(v, p, &s.Shards)
+		case "push":
+			r.truth(v, p, &s.Push)
 		case "replay":
 			r.text(v, p, &s.Replay)
 		case "ranks":
