@@ -106,16 +106,25 @@ func firstToken(path string) (string, error) {
 	return "", fmt.Errorf("%s holds no token", path)
 }
 
+// refusedError is an answer that is none of 200.
+type refusedError struct {
+	status int
+	text   string
+}
+
+func (e *refusedError) Error() string { return e.text }
+
 // refusal makes an error of what the server said.
 func refusal(url string, status int, body []byte) error {
 	var said struct {
 		Error string `json:"error"`
 		Code  string `json:"code"`
 	}
+	e := &refusedError{status, fmt.Sprintf("%s answered %d %s", url, status, http.StatusText(status))}
 	if json.Unmarshal(body, &said) == nil && said.Error != "" {
-		return fmt.Errorf("the server refused (%d %s): %s", status, said.Code, said.Error)
+		e.text = fmt.Sprintf("the server refused (%d %s): %s", status, said.Code, said.Error)
 	}
-	return fmt.Errorf("%s answered %d %s", url, status, http.StatusText(status))
+	return e
 }
 
 // question is the part of a request that query and hint share.

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cairn-kv/cairn/engine/identity"
+)
+
+const workerFile = `{"id":"w 1","model":"m","worker_id":18446744073709551615,"ingress_protocol":"sglang_hicache_v1",
+ "ranks":[{"dp_rank":0,"raw_topic":"a"},{"dp_rank":1,"intent_incarnation":72}]}`
+
+// registrar answers calls as a test says, and tells the test of each.
+type registrar struct {
+	calls chan string // method and path
+
+	mu      sync.Mutex
+	answers []answer // in turn; the last one for ever
+	bodies  []string
+}
+
+type answer struct {
+	status int
+	body   string
+}
+
+func (r *registrar) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	body, _ := io.ReadAll(q.Body)
+	r.mu.Lock()
+	a := r.answers[0]
+	if len(r.answers) > 1 {
+		r.answers = r.answers[1:]
+	}
+	r.bodies = append(r.bodies, string(body))
+	r.mu.Unlock()
+	r.calls <- q.Method + " " + q.URL.EscapedPath()
+	w.WriteHeader(a.status)
+	io.WriteString(w, a.body)
+}
+
+const leaseAnswer = `{"id":"w 1","owners":["x","y"],"lease_ms":30,"renew_ms":10}`
+
+// keep starts a registration that ends with cancel; wait gives its end.
+func keep(t *testing.T, r *registrar) (k *registration, out *bytes.Buffer, cancel func(), wait func() error) {
+	t.Helper()
+	hs := httptest.NewServer(r)
+	t.Cleanup(hs.Close)
+	var id string
+	body, err := readWorker("-", strings.NewReader(workerFile), &id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out = new(bytes.Buffer)
+	k = &registration{client: &client{server: hs.URL, timeout: patience}, id: id, body: body, out: out}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- k.run(ctx) }()
+	return k, out, cancel, func() error { return <-ended }
+}
+
+func (r *registrar) expect(t *testing.T, calls ...string) {
+	t.Helper()
+	for _, want := range calls {
+		if got := <-r.calls; got != want {
+			t.Fatalf("the call is %s, want %s", got, want)
+		}
+	}
+}
+
+func TestRegisterKeepsItsLease(t *testing.T) {
+	ok := answer{200, `{}`}
+	r := &registrar{calls: make(chan string), answers: []answer{
+		{200, leaseAnswer}, ok, ok, {503, `{"error":"starting","code":"closed"}`}, ok, {404, `{"error":"no such lease","code":"unknown_worker"}`}, {200, leaseAnswer}, ok,
+	}}
+	_, out, cancel, wait := keep(t, r)
+	const put, renew = "PUT /v1/workers/w%201", "POST /v1/workers/w%201/renew"
+	r.expect(t, put, renew, renew, renew, renew, renew, put, renew)
+	cancel()
+	for call := range r.calls { // renewals that were on their way
+		if call == "DELETE /v1/workers/w%201" {
+			break
+		} else if call != renew {
+			t.Errorf("the call is %s", call)
+		}
+	}
+	if err := wait(); err != nil {
+		t.Error(err)
+	}
+	want := "registered w 1: 2 cache owners, lease 30ms, renewed every 10ms\n" +
+		"the server refused (503 closed): starting; trying again\n" +
+		"the lease of w 1 is gone; registering anew\n" +
+		"registered w 1: 2 cache owners, lease 30ms, renewed every 10ms\n" +
+		"released w 1\n"
+	if out.String() != want {
+		t.Errorf("said\n%swant\n%s", out, want)
+	}
+	if r.bodies[0] != r.bodies[6] {
+		t.Error("it registered as another life of the worker")
+	}
+}
+
+func TestRegisterEndsWhereItIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer
+		says string
+	}{
+		"wrong":    {answer{400, `{"error":"ranks[0].raw_zmq_endpoint \"\": …","code":"bad_registration"}`}, "ranks[0].raw_zmq_endpoint"},
+		"conflict": {answer{409, `{"error":"all 8 slots are taken","code":"no_free_slot"}`}, "no_free_slot"},
+		"no route": {answer{404, `{"error":"no route","code":"unknown_route"}`}, "no route"},
+		"no lease": {answer{200, `{}`}, "no lease"},
+	} {
+		r := &registrar{calls: make(chan string, 9), answers: []answer{c.answer}}
+		_, _, _, wait := keep(t, r)
+		if err := wait(); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestReadWorker(t *testing.T) {
+	read := func() map[string]any {
+		var id string
+		body, err := readWorker("-", strings.NewReader(workerFile), &id)
+		if err != nil || id != "w 1" {
+			t.Fatal(id, err)
+		}
+		dec := json.NewDecoder(bytes.NewReader(body))
+		dec.UseNumber()
+		var w map[string]any
+		if err := dec.Decode(&w); err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	a, b := read(), read()
+	if a["id"] != nil || a["worker_id"] != json.Number("18446744073709551615") {
+		t.Errorf("worker %v", a)
+	}
+	incarnation := func(w map[string]any, rank int) string {
+		return fmt.Sprint(w["ranks"].([]any)[rank].(map[string]any)["intent_incarnation"])
+	}
+	if incarnation(a, 0) == incarnation(b, 0) || incarnation(a, 1) != "72" {
+		t.Errorf("incarnations %s and %s, %s", incarnation(a, 0), incarnation(b, 0), incarnation(a, 1))
+	}
+	n := json.Number(incarnation(a, 0))
+	if v, err := n.Int64(); err != nil || v < 1 || v > identity.MaxID {
+		t.Errorf("incarnation %s", n)
+	}
+	id := "other"
+	if _, err := readWorker("-", strings.NewReader(workerFile), &id); err != nil || id != "other" {
+		t.Error(id, err)
+	}
+	for text, says := range map[string]string{"": "no JSON object", "[]": "no JSON object", `{"model":"m"}`: "no id"} {
+		id = ""
+		if _, err := readWorker("-", strings.NewReader(text), &id); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	var errs bytes.Buffer
+	if code := run([]string{"register"}, nil, io.Discard, &errs); code != exitUsage || !strings.Contains(errs.String(), "--worker") {
+		t.Errorf("exit %d: %s", code, errs.String())
+	}
+}
