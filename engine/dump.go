@@ -64,7 +64,7 @@ func (e *Engine) Dump(ctx context.Context, w io.Writer) error {
 	for _, m := range v.models {
 		holders = append(holders, m.holders...)
 		for _, s := range m.sources {
-			feeds = append(feeds, s.feeds...)
+			feeds = append(feeds, s.streams()...)
 		}
 	}
 	slices.SortFunc(holders, func(a, b *holder) int {

@@ -98,6 +98,8 @@ type Engine struct {
 	// intern refuses to exceed; a model that comes back has its numbers back.
 	roots map[rootKey]tree.Root
 
+	listeners map[string]*listener // by id; guarded by control
+
 	recording atomic.Pointer[Recording] // nil: nothing is recorded
 
 	background sync.WaitGroup // removals under way
@@ -213,6 +215,10 @@ func (e *Engine) Close(ctx context.Context) error {
 		return nil
 	}
 	var errs []error
+	// Who connects first: a socket makes sources.
+	if err := e.closeListeners(ctx); err != nil {
+		errs = append(errs, err)
+	}
 	for _, s := range all {
 		s.cancel() // all at once, then wait for each
 	}

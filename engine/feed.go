@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cairn-kv/cairn/engine/discover"
 	"github.com/cairn-kv/cairn/engine/hint"
 	"github.com/cairn-kv/cairn/ingest"
+	"github.com/cairn-kv/cairn/ingest/bound"
 	"github.com/cairn-kv/cairn/ingest/zmtp"
 	"github.com/cairn-kv/cairn/tree"
 	"github.com/cairn-kv/cairn/tree/shard"
@@ -19,8 +21,10 @@ type feed struct {
 	src      *source
 	rank, tp int
 	endpoint string
-	dial     dialFunc // nil: connect to endpoint
-	push     *pusher  // of a source whose batches are pushed
+	dial     dialFunc         // nil: connect to endpoint
+	lane     *bound.Lane      // of a source whose publishers connect
+	lister   *discover.Lister // of a source whose engine announces its publishers
+	push     *pusher          // of a source whose batches are pushed
 	port     *shard.Port
 	stream   *ingest.Stream
 }
@@ -44,13 +48,20 @@ func (f *feed) open(ctx context.Context) error {
 		pool = ingest.PoolEngineLocal
 	}
 	backoff := e.opt.Backoff
-	if f.dial != nil {
+	switch {
+	case f.lane != nil:
+		backoff = laneBackoff
+	case f.dial != nil && s.spec.Discover == nil:
 		backoff = handBackoff
 	}
 	repair, err := f.repair()
 	if err != nil {
 		port.Close()
 		return err
+	}
+	transport := zmtp.Options{DialContext: e.opt.DialContext, Plain: s.spec.Plain}
+	if f.lister != nil {
+		transport.DialContext = f.dialReplay // for nothing else: Dial makes the links
 	}
 	f.stream, err = ingest.NewStream(ingest.Tapped(ingest.Options{
 		Source:         s.spec.ID,
@@ -68,7 +79,7 @@ func (f *feed) open(ctx context.Context) error {
 		Learned:        &s.learned,
 		Owner:          f,
 		Port:           port,
-		Transport:      zmtp.Options{DialContext: e.opt.DialContext},
+		Transport:      transport,
 		Repair:         repair,
 		Backoff:        backoff,
 		Logger:         e.opt.Logger,

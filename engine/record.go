@@ -123,7 +123,7 @@ func (e *Engine) Record(f io.Writer, o RecordOptions) (*Recording, error) {
 	if v := e.view.Load(); v != nil {
 		for _, m := range v.models {
 			for _, s := range m.sources {
-				for _, f := range s.feeds {
+				for _, f := range s.streams() {
 					r.define(f)
 				}
 			}
@@ -189,7 +189,7 @@ func (r *Recording) append(ctx context.Context, rec *journal.Record) {
 // recordAdded notes a source that was added.
 func (e *Engine) recordAdded(s *source) {
 	if r := e.recording.Load(); r != nil {
-		for _, f := range s.feeds {
+		for _, f := range s.streams() {
 			r.join(f)
 		}
 	}
@@ -203,7 +203,7 @@ func (e *Engine) recordRemoved(s *source) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, f := range s.feeds {
+	for _, f := range s.streams() {
 		if id, ok := r.ids[f]; ok {
 			delete(r.ids, f)
 			r.append(context.Background(), &journal.Record{Kind: journal.Forget, Stream: id})

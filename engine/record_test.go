@@ -294,6 +294,7 @@ func TestRecordedSourceIsWhole(t *testing.T) {
 	not := map[string]string{
 		"Hint":   "decides about hints, not about what is held",
 		"Replay": "nobody is asked for anything again", "ShardReplays": "nor of the shards",
+		"Discover": "nobody is asked where a publisher is", "Plain": "a secret",
 	}
 	var s Source
 	v := reflect.ValueOf(&s).Elem()

@@ -64,6 +64,9 @@ func (f *feed) repair() (ingest.Repair, error) {
 	if n := len(f.src.spec.ShardReplays); n > 0 {
 		base = f.src.spec.ShardReplays[f.tp]
 	}
+	if d := f.src.spec.Discover; d != nil && d.Replay {
+		r.Endpoint = announcedReplay
+	}
 	if base == "" {
 		return r, nil
 	}

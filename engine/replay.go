@@ -250,24 +250,40 @@ func (p *player) define(ctx context.Context, rec *journal.Record) error {
 	src := p.sources[d.Source.ID]
 	if src == nil {
 		src = &playedSource{id: d.Source.ID, feeds: map[[2]int]*playedStream{}}
-		err := p.engine.addSource(ctx, d.Source.source(), func(f *feed) dialFunc {
-			s := &playedStream{source: src, feed: f, ups: make(chan *handLink), over: make(chan struct{}), dealt: make(chan struct{}, 1)}
-			src.feeds[[2]int{f.rank, f.tp}] = s
-			return s.dial
-		})
-		if err != nil {
+		spec := d.Source.source()
+		var ranks []int
+		if spec.met() {
+			ranks = []int{d.Rank}
+		}
+		if err := joined(spec.problems(p.engine.opt.MaxRanks, !spec.met())); err != nil {
+			return err
+		}
+		if err := p.engine.addSource(ctx, spec, ranks, src.play); err != nil {
 			return err
 		}
 		p.sources[src.id] = src
 		p.report.Sources++
 	}
 	s := src.feeds[[2]int{d.Rank, d.TPShard}]
+	if added, ok := p.engine.sources.Load(src.id); s == nil && ok && added.listed && d.TPShard == 0 {
+		if _, err := added.rankFeed(ctx, d.Rank, src.play); err != nil {
+			return err
+		}
+		s = src.feeds[[2]int{d.Rank, 0}]
+	}
 	if s == nil {
 		return fmt.Errorf("%w: source %q has no stream of rank %d, TP shard %d", ErrRecordingOf, src.id, d.Rank, d.TPShard)
 	}
 	p.streams[rec.Stream] = s
 	src.left++
 	return nil
+}
+
+// play makes the links of a stream that is played.
+func (src *playedSource) play(f *feed) dialFunc {
+	s := &playedStream{source: src, feed: f, ups: make(chan *handLink), over: make(chan struct{}), dealt: make(chan struct{}, 1)}
+	src.feeds[[2]int{f.rank, f.tp}] = s
+	return s.dial
 }
 
 // forget ends a stream; with the last one its source is removed.

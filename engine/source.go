@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cairn-kv/cairn/ingest/zmtp"
 	"github.com/cairn-kv/cairn/tree"
 )
 
@@ -51,6 +52,11 @@ type Source struct {
 	ShardReplays []string
 	// Push: there is no endpoint to connect to; batches are given to Push.
 	Push bool
+	// Discover says where the engine announces its publishers, which then have
+	// no fixed ports. Instead of Endpoint, Shards and Replay.
+	Discover *Discovery
+	// Plain is the user and password that publishers want, by PLAIN. Nil: none.
+	Plain *zmtp.Plain
 	// Ranks is the number of data parallel ranks with a publisher of their
 	// own, 1 … Options.MaxRanks. 0 means 1.
 	Ranks int
@@ -114,99 +120,117 @@ func owned(protocol string) (owned, known bool) {
 }
 
 // Validate checks a source against the default limits without adding it. The
-// error is a *FieldError.
+// error is a *FieldError, or joins one for everything that is wrong.
 func (s *Source) Validate() error {
 	return s.validate(DefaultMaxRanks)
 }
 
 func (s *Source) validate(maxRanks int) error {
+	return joined(s.problems(maxRanks, true))
+}
+
+// problems are all that is wrong with a source. The publisher of one that is not
+// reached by itself connects to a listener.
+func (s *Source) problems(maxRanks int, reach bool) (all []*FieldError) {
 	bad := func(field, value, want string) error {
-		return &FieldError{Source: s.ID, Field: field, Value: value, Want: want}
+		e := &FieldError{Source: s.ID, Field: field, Value: value, Want: want}
+		all = append(all, e)
+		return e
 	}
 	switch {
 	case s.ID == "":
-		return bad("id", `""`, "a source needs a name that is unique in the engine")
-	case len(s.ID) > 256 || strings.ContainsFunc(s.ID, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return bad("id", strconv.Quote(s.ID), "wants at most 256 bytes without control characters")
-	case s.Model == "":
-		return bad("model", `""`, "names the model that queries ask for; it is not on the wire")
-	case s.Ranks < 0 || s.Ranks > maxRanks:
-		return bad("ranks", strconv.Itoa(s.Ranks), fmt.Sprintf("wants 1 … %d", maxRanks))
-	case s.MainGroup < 0:
-		return bad("main_group", strconv.Itoa(s.MainGroup), "groups count from 0")
-	case s.Policy > tree.Set:
-		return bad("policy", strconv.Itoa(int(s.Policy)), "wants copies or set")
-	case s.FirstSeq > 1:
-		return bad("first_seq", strconv.FormatUint(s.FirstSeq, 10), "publishers start at 0 (engines) or 1 (Mooncake master, llm-d fs backend)")
+		bad("id", `""`, "a source needs a name that is unique in the engine")
+	case len(s.ID) > maxID || strings.ContainsFunc(s.ID, control):
+		bad("id", strconv.Quote(s.ID), fmt.Sprintf("wants at most %d bytes without control characters", maxID))
+	}
+	if s.Model == "" {
+		bad("model", `""`, "names the model that queries ask for; it is not on the wire")
+	}
+	if s.MainGroup < 0 {
+		bad("main_group", strconv.Itoa(s.MainGroup), "groups count from 0")
+	}
+	if s.Policy > tree.Set {
+		bad("policy", strconv.Itoa(int(s.Policy)), "wants copies or set")
+	}
+	if s.FirstSeq > 1 {
+		bad("first_seq", strconv.FormatUint(s.FirstSeq, 10), "publishers start at 0 (engines) or 1 (Mooncake master, llm-d fs backend)")
 	}
 	if _, known := owned(s.Protocol); !known {
-		return bad("protocol", strconv.Quote(s.Protocol), "wants one of "+protocols)
+		bad("protocol", strconv.Quote(s.Protocol), "wants one of "+protocols)
 	}
-	if err := s.validateEndpoints(bad); err != nil {
-		return err
+	if s.Ranks < 0 || s.Ranks > maxRanks {
+		bad("ranks", strconv.Itoa(s.Ranks), fmt.Sprintf("wants 1 … %d", maxRanks))
+		return all // endpoints are checked rank by rank
 	}
-	return s.validateHint(bad)
+	if reach {
+		s.validateEndpoints(bad)
+	}
+	s.validateHint(bad)
+	return all
 }
 
-func (s *Source) validateEndpoints(bad func(field, value, want string) error) error {
+func (s *Source) validateEndpoints(bad func(field, value, want string) error) {
+	if s.Plain != nil {
+		if want := plainProblem(s.Plain); want != "" {
+			bad("plain", strconv.Quote(s.Plain.User), want)
+		}
+	}
+	if s.Discover != nil {
+		s.validateDiscovery(bad)
+		return
+	}
 	switch {
 	case s.Push && s.Endpoint != "":
-		return bad("push", "true", "stands beside endpoint: its events come by themselves, or from there")
+		bad("push", "true", "stands beside endpoint: its events come by themselves, or from there")
 	case s.Push && len(s.Shards) > 0:
-		return bad("push", "true", "stands beside shards: a source whose events are pushed has one stream per rank")
+		bad("push", "true", "stands beside shards: a source whose events are pushed has one stream per rank")
 	case s.Push && s.Replay != "":
-		return bad("push", "true", "stands beside replay: nothing can be asked for again")
+		bad("push", "true", "stands beside replay: nothing can be asked for again")
 	case s.Push:
-		return nil
 	case s.Endpoint == "" && len(s.Shards) == 0:
-		return bad("endpoint", `""`, "wants tcp://host:port or ipc://path of the publisher, or shards with one endpoint per TP shard")
+		bad("endpoint", `""`, "wants tcp://host:port or ipc://path of the publisher, or shards with one endpoint per TP shard")
 	case s.Endpoint != "" && len(s.Shards) > 0:
-		return bad("endpoint", strconv.Quote(s.Endpoint), "stands beside shards: give one endpoint, or one per TP shard")
+		bad("endpoint", strconv.Quote(s.Endpoint), "stands beside shards: give one endpoint, or one per TP shard")
 	case len(s.Shards) > tree.MaxShards:
-		return bad("shards", strconv.Itoa(len(s.Shards))+" endpoints", fmt.Sprintf("a source has at most %d TP shards", tree.MaxShards))
+		bad("shards", strconv.Itoa(len(s.Shards))+" endpoints", fmt.Sprintf("a source has at most %d TP shards", tree.MaxShards))
+		return
 	}
 	type use struct{ field, base string }
 	seen := map[string]use{} // resolved endpoint → who listens there
-	check := func(field, base string) error {
+	check := func(field, base string) {
 		for r := range s.ranks() {
 			ep, err := RankEndpoint(base, r)
 			if err != nil {
-				return bad(field, strconv.Quote(base), err.Error())
+				bad(field, strconv.Quote(base), err.Error())
+				return
 			}
 			if u, taken := seen[ep]; taken {
-				return bad(field, strconv.Quote(base), fmt.Sprintf("rank %d would be %s, where %s %q listens already; rank r listens on port + r", r, ep, u.field, u.base))
+				bad(field, strconv.Quote(base), fmt.Sprintf("rank %d would be %s, where %s %q listens already; rank r listens on port + r", r, ep, u.field, u.base))
+				return
 			}
 			seen[ep] = use{field, base}
 		}
-		return nil
 	}
 	if s.Endpoint != "" {
-		if err := check("endpoint", s.Endpoint); err != nil {
-			return err
-		}
+		check("endpoint", s.Endpoint)
 	}
 	for i, ep := range s.Shards {
-		if err := check(fmt.Sprintf("shards[%d]", i), ep); err != nil {
-			return err
-		}
+		check(fmt.Sprintf("shards[%d]", i), ep)
 	}
 	switch {
 	case s.Replay != "" && len(s.Shards) > 1:
-		return bad("replay", strconv.Quote(s.Replay), fmt.Sprintf("serves one publisher, and %d shards are as many; give shard_replays, one per shard", len(s.Shards)))
+		bad("replay", strconv.Quote(s.Replay), fmt.Sprintf("serves one publisher, and %d shards are as many; give shard_replays, one per shard", len(s.Shards)))
 	case len(s.ShardReplays) > 0 && len(s.ShardReplays) != len(s.Shards):
-		return bad("shard_replays", strconv.Itoa(len(s.ShardReplays))+" endpoints", fmt.Sprintf("wants one for each of %d shards", len(s.Shards)))
+		bad("shard_replays", strconv.Itoa(len(s.ShardReplays))+" endpoints", fmt.Sprintf("wants one for each of %d shards", len(s.Shards)))
 	case len(s.ShardReplays) > 0 && s.Replay != "":
-		return bad("replay", strconv.Quote(s.Replay), "stands beside shard_replays: give one of the two")
+		bad("replay", strconv.Quote(s.Replay), "stands beside shard_replays: give one of the two")
 	}
 	for i, ep := range s.ShardReplays {
-		if err := check(fmt.Sprintf("shard_replays[%d]", i), ep); err != nil {
-			return err
-		}
+		check(fmt.Sprintf("shard_replays[%d]", i), ep)
 	}
 	if s.Replay != "" {
-		return check("replay", s.Replay)
+		check("replay", s.Replay)
 	}
-	return nil
 }
 
 func (s *Source) ranks() int { return max(s.Ranks, 1) }

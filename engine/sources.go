@@ -24,7 +24,8 @@ type source struct {
 	role    hint.Role
 	carrier hint.Carrier // where it wants its hints
 	owned   bool         // has a cache owner; the worker is in state-agent mode
-	feeds   []*feed
+	feeds   []*feed      // by rank and TP shard; replaced whole, under control: see streams
+	listed  bool         // ranks are known when they are met, not by number
 
 	// Guarded by Engine.control; read through views by queries.
 	holders []*holder
@@ -74,7 +75,12 @@ func (h *holder) blockSize() int { return int(h.sizes.last.Load()) }
 func (h *holder) uniform() bool { return !h.sizes.many.Load() }
 
 // hasRank reports whether a rank can be a hint's target.
-func (s *source) hasRank(rank int) bool { return rank >= 0 && rank < s.ranks() }
+func (s *source) hasRank(rank int) bool {
+	if !s.listed {
+		return rank >= 0 && rank < s.ranks()
+	}
+	return slices.ContainsFunc(s.streams(), func(f *feed) bool { return f.rank == rank })
+}
 
 func (s *source) ranks() int { return s.spec.ranks() }
 
@@ -85,19 +91,28 @@ func (s *source) ranks() int { return s.spec.ranks() }
 // with the id. The engine keeps a copy of s.
 func (e *Engine) AddSource(ctx context.Context, s Source) error {
 	var dial func(*feed) dialFunc
-	if s.Push {
-		dial = pushed
-	}
-	return e.addSource(ctx, s, dial)
-}
-
-// addSource is AddSource with links made by dial, unless that is nil.
-func (e *Engine) addSource(ctx context.Context, s Source, dial func(*feed) dialFunc) error {
 	if err := s.validate(e.opt.MaxRanks); err != nil {
 		return err
 	}
+	switch {
+	case s.Push:
+		dial = pushed
+	case s.Discover != nil:
+		var err error
+		if dial, err = discovered(&s); err != nil {
+			return err
+		}
+	}
+	return e.addSource(ctx, s, nil, dial)
+}
+
+// addSource is AddSource of a source that was validated, with links made by
+// dial, unless that is nil. Its streams are those of the ranks given; others
+// are made when they are met. Nil ranks: those of the source, and no others.
+func (e *Engine) addSource(ctx context.Context, s Source, ranks []int, dial func(*feed) dialFunc) error {
 	s.Shards, s.ShardReplays = slices.Clone(s.Shards), slices.Clone(s.ShardReplays)
 	s.Hint = s.Hint.clone()
+	s.Plain, s.Discover = cloned(s.Plain), cloned(s.Discover)
 	if s.Protocol == "" {
 		s.Protocol = FrameworkV1
 	}
@@ -112,7 +127,13 @@ func (e *Engine) addSource(ctx context.Context, s Source, dial func(*feed) dialF
 		src.cancel()
 		return fmt.Errorf("%w: %q", ErrSourceExists, s.ID)
 	}
-	if err := e.start(ctx, src, dial); err != nil {
+	src.listed = ranks != nil
+	for r := range src.ranks() {
+		if !src.listed {
+			ranks = append(ranks, r)
+		}
+	}
+	if err := e.start(ctx, src, ranks, dial); err != nil {
 		src.cancel()
 		for _, f := range src.feeds {
 			if f.port != nil {
@@ -132,23 +153,22 @@ func (e *Engine) addSource(ctx context.Context, s Source, dial func(*feed) dialF
 }
 
 // start gives a source its holders and sets its streams going.
-func (e *Engine) start(ctx context.Context, s *source, dial func(*feed) dialFunc) error {
-	for r := range s.ranks() {
+func (e *Engine) start(ctx context.Context, s *source, ranks []int, dial func(*feed) dialFunc) error {
+	for _, r := range ranks {
 		for tp, base := range s.spec.endpoints() {
 			f := &feed{src: s, rank: r, tp: tp, endpoint: pushEndpoint}
-			if !s.spec.Push {
+			if dial != nil {
+				f.dial = dial(f)
+			} else {
 				var err error
 				if f.endpoint, err = RankEndpoint(base, r); err != nil {
 					return err // Validate let it pass: the two disagree
 				}
 			}
-			if dial != nil {
-				f.dial = dial(f)
-			}
 			s.feeds = append(s.feeds, f)
 		}
 	}
-	for r := range s.ranks() {
+	for _, r := range ranks {
 		for _, d := range s.domains() {
 			if _, err := s.addHolder(ctx, r, d, s.group(r)); err != nil {
 				return err
@@ -176,7 +196,18 @@ func (e *Engine) start(ctx context.Context, s *source, dial func(*feed) dialFunc
 func (s *source) tp() int { return len(s.spec.endpoints()) }
 
 // group returns the streams of one endpoint rank, one per TP shard.
-func (s *source) group(rank int) []*feed { return s.feeds[rank*s.tp() : (rank+1)*s.tp()] }
+func (s *source) group(rank int) []*feed {
+	all := s.streams()
+	i := slices.IndexFunc(all, func(f *feed) bool { return f.rank == rank })
+	return all[i : i+s.tp()]
+}
+
+// streams returns the source's streams, of which a listener may make more.
+func (s *source) streams() []*feed {
+	s.engine.control.Lock()
+	defer s.engine.control.Unlock()
+	return s.feeds
+}
 
 func (s *source) domains() []Domain {
 	if s.owned {
@@ -426,7 +457,7 @@ func (s *source) status(now time.Time) SourceStatus {
 	slices.Sort(st.Lookahead)
 	slices.Sort(st.BlockSizes)
 	st.Lookahead, st.BlockSizes = slices.Compact(st.Lookahead), slices.Compact(st.BlockSizes)
-	for i, f := range s.feeds {
+	for i, f := range s.streams() {
 		ss := f.describe(now)
 		if i == 0 {
 			st.State = ss.State

@@ -27,8 +27,9 @@ func (e *Engine) Stats() Stats {
 			st.Sources += len(m.sources)
 			st.Holders += len(m.holders)
 			for _, s := range m.sources {
-				st.Streams += len(s.feeds)
-				for _, f := range s.feeds {
+				feeds := s.streams()
+				st.Streams += len(feeds)
+				for _, f := range feeds {
 					stalls, stale := f.ringCounters()
 					st.QueueStalls += stalls
 					st.StaleDrops += stale
