@@ -65,6 +65,8 @@ type Options struct {
 	// DialContext, if set, connects to publishers instead of a net.Dialer: for
 	// proxies, and for publishers inside the process.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
+	// Owners are the options of owners that attach at run time: see Residency.
+	Owners OwnerOptions
 	// Logger gets changes of sources. Nil: no log.
 	Logger *slog.Logger
 	// NewIndex makes the index of a shard. Nil: tree.New. Tests give the
@@ -84,6 +86,7 @@ type Engine struct {
 	selection *selection
 	repairs   *ingest.Limit // nil: the process's
 
+	owners   *plane
 	queriers *pool
 	sources  *xsync.MapOf[string, *source] // by id: for calls that are not queries
 
@@ -154,6 +157,7 @@ func Open(o Options) (*Engine, error) {
 		return k
 	})
 	e.view.Store(&view{})
+	e.openOwners()
 	return e, nil
 }
 
@@ -201,6 +205,7 @@ func (o *Options) fill() error {
 // those under way end undisturbed. It is idempotent, and bounded by ctx: its
 // error then says what did not end in time.
 func (e *Engine) Close(ctx context.Context) error {
+	detached := e.closeOwners(ctx)
 	e.control.Lock()
 	first := !e.closed
 	e.closed = true
@@ -214,7 +219,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	if !first {
 		return nil
 	}
-	var errs []error
+	errs := []error{detached}
 	// Who connects first: a socket makes sources.
 	if err := e.closeListeners(ctx); err != nil {
 		errs = append(errs, err)

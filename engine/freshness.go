@@ -43,6 +43,9 @@ type Freshness struct {
 	// restart, no_pool, ownership, new_rank, disconnected. "" if it is, or
 	// nothing has happened.
 	Cause string
+	// Advisory: the holder has what was kept over a loss or a detachment, and
+	// some of it may be gone. Nothing exact is claimed of it.
+	Advisory bool
 	// Hidden: depths are withheld though the state alone would show them
 	// (disconnected for longer than Options.StaleAfter).
 	Hidden bool

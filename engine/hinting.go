@@ -224,6 +224,9 @@ func (k *querier) hidden(e *Engine, m *modelView, i int) bool {
 // that of the worst.
 func (k *querier) interval(m *modelView, i int, to []StreamPosition) (applied [2]uint64, cause string, _ []StreamPosition) {
 	h := m.holders[i]
+	if h.rest != nil {
+		return h.rest.interval(to)
+	}
 	var state State
 	for j, fd := range h.feeds {
 		s := fd.status(h.domain, k.before[int(m.first[i])+j])
@@ -279,11 +282,19 @@ func (h *holder) hintView() tree.View {
 // mayServe reports whether the freshness of holder i lets it be a source.
 func (k *querier) mayServe(e *Engine, m *modelView, i int) bool {
 	h := m.holders[i]
+	switch {
+	case h.candidate.Hidden: // its route says no
+		return false
+	case h.rest != nil:
+		return h.rest.serves() || e.opt.AllowDegradedHints && h.rest.state == Degraded
+	case h.cleared != nil && h.cleared.Load() && !e.opt.AllowDegradedHints:
+		return false
+	}
 	for j, fd := range h.feeds {
-		switch fd.status(h.domain, k.before[int(m.first[i])+j]).State {
+		switch s := fd.status(h.domain, k.before[int(m.first[i])+j]); s.State {
 		case ingest.Exact:
 		case ingest.Degraded:
-			if !e.opt.AllowDegradedHints {
+			if !e.opt.AllowDegradedHints && !s.Advisory {
 				return false
 			}
 		default:

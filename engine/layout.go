@@ -43,7 +43,7 @@ func spliced[T any](s []T, i, end int, add ...T) []T {
 // order of answers; with none it is out of the model.
 func (m *modelView) replace(s *source, holders []*holder) *modelView {
 	n := *m
-	i, known := slices.BinarySearchFunc(m.sources, s.spec.ID, func(o *source, id string) int { return strings.Compare(o.spec.ID, id) })
+	i, known := slices.BinarySearchFunc(m.sources, s, (*source).compare)
 	role := 0
 	if s.role != 0 {
 		role = 1
@@ -56,7 +56,7 @@ func (m *modelView) replace(s *source, holders []*holder) *modelView {
 		n.sources = spliced(m.sources, i, i+1)
 		n.capable -= role
 	}
-	from, _ := slices.BinarySearchFunc(m.holders, s.spec.ID, func(h *holder, id string) int { return strings.Compare(h.src.spec.ID, id) })
+	from, _ := slices.BinarySearchFunc(m.holders, s, func(h *holder, s *source) int { return h.src.compare(s) })
 	end := from
 	for end < len(m.holders) && m.holders[end].src == s {
 		end++
@@ -146,6 +146,12 @@ type placedRoot struct {
 	unitKey
 	shard int
 	root  tree.Root
+}
+
+// compare orders sources by id; those that the registry keeps, which are one
+// rank each, by rank as well.
+func (s *source) compare(o *source) int {
+	return cmp.Or(strings.Compare(s.spec.ID, o.spec.ID), cmp.Compare(s.base, o.base))
 }
 
 // ordered returns the source's holders in the order of answers.

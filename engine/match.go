@@ -84,7 +84,7 @@ func (k *querier) answer(e *Engine, m *modelView, a *Answer) {
 	for _, o := range k.order {
 		f := &k.found[k.slot[uint32(o)]-1]
 		h := m.holders[f.holder]
-		ha := HolderAnswer{Source: h.src.spec.ID, Rank: h.rank, Domain: h.domain, BlockSize: h.blockSize()}
+		ha := h.answer()
 		ha.Freshness = k.freshness(e, m, int(f.holder), now, a)
 		if !ha.Freshness.visible() {
 			a.Flagged = append(a.Flagged, ha)
@@ -104,7 +104,7 @@ func (k *querier) answer(e *Engine, m *modelView, a *Answer) {
 			continue
 		}
 		k.noteAfter(m, i)
-		ha := HolderAnswer{Source: h.src.spec.ID, Rank: h.rank, Domain: h.domain, BlockSize: h.blockSize()}
+		ha := h.answer()
 		ha.Freshness = k.freshness(e, m, i, now, a)
 		a.Flagged = append(a.Flagged, ha)
 	}
@@ -114,6 +114,9 @@ func (k *querier) answer(e *Engine, m *modelView, a *Answer) {
 // before and after. They go into the answer's own memory.
 func (k *querier) freshness(e *Engine, m *modelView, i int, now time.Time, a *Answer) Freshness {
 	h := m.holders[i]
+	if h.rest != nil {
+		return h.rest.freshness(a)
+	}
 	var f Freshness
 	start := len(a.positions)
 	for j, fd := range h.feeds {
@@ -127,6 +130,9 @@ func (k *querier) freshness(e *Engine, m *modelView, i int, now time.Time, a *An
 		}
 	}
 	f.Streams = a.positions[start:len(a.positions):len(a.positions)]
+	if h.cleared != nil && f.State == Exact && h.cleared.Load() {
+		f.State, f.Cause = Degraded, causeCleared
+	}
 	return f
 }
 
@@ -140,6 +146,7 @@ func (f *Freshness) join(e *Engine, first bool, s *ingest.Status, now time.Time)
 	f.Age = max(f.Age, since(now, s.Message))
 	f.Epoch = max(f.Epoch, s.Epoch)
 	f.Silent = f.Silent || e.silent(s, now)
+	f.Advisory = f.Advisory || s.Advisory
 	f.Hidden = f.Hidden || e.stale(s, now)
 }
 
@@ -149,6 +156,9 @@ func (f *Freshness) visible() bool { return f.State.answers() && !f.Hidden }
 // visible is the same for holder i without building a Freshness.
 func (k *querier) visible(e *Engine, m *modelView, i int, now time.Time) bool {
 	h := m.holders[i]
+	if h.rest != nil {
+		return h.rest.state.answers()
+	}
 	for j, fd := range h.feeds {
 		s := fd.status(h.domain, k.before[int(m.first[i])+j])
 		if !State(s.State).answers() || e.stale(&s, now) {

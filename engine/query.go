@@ -101,8 +101,11 @@ type HolderAnswer struct {
 	// BlockSize is the engine's block size in tokens, the one the holder last
 	// announced; 0 while unknown.
 	BlockSize int
-	Tokens    Depths
-	Freshness Freshness
+	// AttachedTo names the worker that a cache owner's blocks count for as its
+	// own, of the same rank; "" if there is none.
+	AttachedTo string
+	Tokens     Depths
+	Freshness  Freshness
 }
 
 // Depths are leading tokens of the prompt that a holder has.

@@ -27,6 +27,11 @@ type source struct {
 	feeds   []*feed      // by rank and TP shard; replaced whole, under control: see streams
 	listed  bool         // ranks are known when they are met, not by number
 
+	// Of what owners attach at run time; see plane.
+	registered bool // the registry keeps it
+	pool       bool // it is a cache owner, without streams of its own
+	base       int  // the only rank it has
+
 	// Guarded by Engine.control; read through views by queries.
 	holders []*holder
 	roots   map[unitKey]tree.Root
@@ -50,7 +55,9 @@ type holder struct {
 	feeds     []*feed        // the streams that feed it, one per TP shard
 	candidate hint.Candidate // what decisions see of it; what a query finds is added
 	peer      *peer          // what hints know of its place beside its blocks
-	sizes     blockSizes
+	sizes     *blockSizes
+	rest      *rest        // instead of what streams say; nil if they do
+	cleared   *atomic.Bool // emptied by a call; nil if there is none
 }
 
 // blockSizes are the engine block sizes that a holder's events had.
@@ -77,7 +84,7 @@ func (h *holder) uniform() bool { return !h.sizes.many.Load() }
 // hasRank reports whether a rank can be a hint's target.
 func (s *source) hasRank(rank int) bool {
 	if !s.listed {
-		return rank >= 0 && rank < s.ranks()
+		return rank >= s.base && rank < s.base+s.ranks()
 	}
 	return slices.ContainsFunc(s.streams(), func(f *feed) bool { return f.rank == rank })
 }
@@ -234,7 +241,7 @@ func (s *source) addHolder(ctx context.Context, rank int, d Domain, feeds []*fee
 	if err != nil {
 		return nil, fmt.Errorf("engine: source %q rank %d %s: the index has no place: %w", s.spec.ID, rank, d, err)
 	}
-	h := &holder{id: id, src: s, rank: rank, domain: d, feeds: feeds}
+	h := &holder{id: id, src: s, rank: rank, domain: d, feeds: feeds, sizes: &blockSizes{}}
 	h.candidate = s.candidate(rank, d)
 	s.engine.control.Lock()
 	defer s.engine.control.Unlock()
@@ -298,7 +305,7 @@ func (e *Engine) RemoveSource(ctx context.Context, id string) error {
 		return fmt.Errorf("%w: %q", ErrUnknownSource, id)
 	}
 	e.control.Lock()
-	if s.gone || !s.started || e.closed {
+	if s.gone || !s.started || s.registered || e.closed {
 		e.control.Unlock()
 		return fmt.Errorf("%w: %q", ErrUnknownSource, id)
 	}
@@ -431,7 +438,11 @@ func (e *Engine) Sources() []SourceStatus {
 	}
 	var started []*source
 	for _, m := range v.models {
-		started = append(started, m.sources...)
+		for _, s := range m.sources {
+			if !s.pool {
+				started = append(started, s)
+			}
+		}
 	}
 	now := time.Now()
 	all := make([]SourceStatus, 0, len(started))
@@ -483,7 +494,7 @@ func (e *Engine) Owners() []OwnerStatus {
 		for i, h := range m.holders {
 			k.noteAfter(m, i)
 			o := OwnerStatus{Source: h.src.spec.ID, Rank: h.rank, Domain: h.domain, Model: m.name,
-				BlockSize: h.blockSize(), WorkerType: h.src.role.String(), Endpoint: h.candidate.Endpoint,
+				BlockSize: h.blockSize(), WorkerType: h.candidate.Role.String(), Endpoint: h.candidate.Endpoint,
 				StateAgent: h.candidate.StateAgent, Freshness: k.freshness(e, m, i, now, &Answer{})}
 			if h.candidate.Attached {
 				o.AttachedTo = h.candidate.AttachedTo.Source

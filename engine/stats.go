@@ -24,9 +24,11 @@ func (e *Engine) Stats() Stats {
 	if v := e.view.Load(); v != nil {
 		st.Revision = v.revision
 		for _, m := range v.models {
-			st.Sources += len(m.sources)
 			st.Holders += len(m.holders)
 			for _, s := range m.sources {
+				if !s.pool {
+					st.Sources++
+				}
 				feeds := s.streams()
 				st.Streams += len(feeds)
 				for _, f := range feeds {

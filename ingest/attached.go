@@ -53,6 +53,9 @@ type Attached struct {
 	// on, after the standings have said so and before anything else; the stream
 	// ends when it returns. Required.
 	Fault func(Fault, Cause)
+	// Linked, if set, is called on the stream's goroutine when a link is up and
+	// when it ends.
+	Linked func(up bool)
 }
 
 // Fault says who of an attachment is at fault.
@@ -99,10 +102,35 @@ func (s *Stream) retains(d Domain) bool {
 
 // bind prepares an attached stream.
 func (s *Stream) bind() {
+	if a := s.opt.Attached; a != nil && a.Linked != nil {
+		s.dial = watched(s.dial, a.Linked)
+	}
 	if s.retains(CacheOwner) {
 		s.losses[CacheOwner] = true
 		s.standings[CacheOwner].Store(&standing{state: Degraded, cause: CauseRestart, advisory: true})
 	}
+}
+
+// watched tells of the links that dial makes.
+func watched(dial dialFunc, linked func(bool)) dialFunc {
+	return func(ctx context.Context, h Hooks) (Link, error) {
+		l, err := dial(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		linked(true)
+		return &watchedLink{Link: l, linked: linked}, nil
+	}
+}
+
+type watchedLink struct {
+	Link
+	linked func(bool)
+}
+
+func (l *watchedLink) Close() error {
+	l.linked(false)
+	return l.Link.Close()
 }
 
 // strict judges a sequence anew for an attached stream: it knows no other

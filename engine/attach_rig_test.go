@@ -1,0 +1,209 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/cairn-kv/cairn/engine/hint"
+	"github.com/cairn-kv/cairn/engine/residency"
+)
+
+const (
+	scopeName    = "scope"
+	hostInstance = 9
+)
+
+// ownerRig is an engine whose workers attach at run time.
+type ownerRig struct {
+	*Engine
+	t           testing.TB
+	incarnation uint64
+}
+
+func newOwnerRig(t testing.TB, slots int, o Options) *ownerRig {
+	t.Helper()
+	r := &ownerRig{Engine: openEngine(t, o), t: t, incarnation: 100}
+	if err := r.Residency().OpenHost(residency.Host{Scope: scopeName, Instance: hostInstance, MaxSlots: slots}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// guest is a worker that attaches: rank 0, one publisher per TP shard.
+type guest struct {
+	rig    *ownerRig
+	intent residency.Intent
+	shards []*publisher
+}
+
+// owner is the cache owner of the n-th slot.
+func owner(n int) residency.OwnerID {
+	return residency.OwnerID(fmt.Sprintf("%032x:%032x/%016x/%032x", 1, 2, 3, n))
+}
+
+// guest starts a worker's publishers; it is not registered yet.
+func (r *ownerRig) guest(id uint64, o residency.OwnerID, p residency.Protocol, tp int, d dialect) *guest {
+	r.t.Helper()
+	r.incarnation++
+	g := &guest{rig: r}
+	topic := fmt.Sprintf("%s-%d", r.t.Name(), r.incarnation)
+	var endpoints []string
+	for range tp {
+		pub := listen(r.t, "127.0.0.1", d)
+		pub.topic = topic
+		g.shards = append(g.shards, pub)
+		endpoints = append(endpoints, pub.pub.Addr())
+	}
+	g.intent = residency.Intent{
+		TargetHost: hostInstance, Producer: id, Incarnation: r.incarnation, Owner: o, Worker: residency.Worker{ID: id},
+		Model: "m", KVStateEndpoint: "kv", Domain: "d", BlockSize: blockTokens, Protocol: p, Endpoints: endpoints, Topic: topic,
+		Hint: &residency.HintSource{ControlEndpoint: "tcp://10.0.0." + strconv.FormatUint(id, 10) + ":23280", WorkerType: "aggregated"},
+	}
+	return g
+}
+
+func (g *guest) lease() string { return fmt.Sprint("w", g.intent.Worker.ID, "-", g.intent.Incarnation) }
+
+// register attaches the worker and waits for its links.
+func (g *guest) register() *guest {
+	g.rig.t.Helper()
+	reg := residency.Registration{ID: g.lease(), Scope: scopeName, Intents: []residency.Intent{g.intent}}
+	if _, err := g.rig.Residency().Register(patience(g.rig.t), reg); err != nil {
+		g.rig.t.Fatal(err)
+	}
+	g.joined()
+	return g
+}
+
+func (g *guest) joined() {
+	g.rig.t.Helper()
+	for _, p := range g.shards {
+		if err := p.pub.WaitSubscribers(patience(g.rig.t), 1); err != nil {
+			g.rig.t.Fatal(err)
+		}
+	}
+	await(g.rig.t, "the owner to be ready", func() bool { return g.rig.route(g.intent.Owner).Outcome == residency.Ready })
+}
+
+func (g *guest) release() {
+	g.rig.t.Helper()
+	if err := g.rig.Residency().Release(patience(g.rig.t), g.lease()); err != nil {
+		g.rig.t.Fatal(err)
+	}
+}
+
+// say publishes a batch on every shard and waits until it is applied.
+func (g *guest) say(events ...event) {
+	g.rig.t.Helper()
+	for _, p := range g.shards {
+		p.send(events...)
+	}
+	if err := g.rig.WaitApplied(patience(g.rig.t), g.name(), 0, g.shards[0].next-1); err != nil {
+		g.rig.t.Fatal(err)
+	}
+}
+
+// name is what the worker is called in answers.
+func (g *guest) name() string { return strconv.FormatUint(g.intent.Worker.ID, 10) }
+
+func (r *ownerRig) route(o residency.OwnerID) residency.Route {
+	for _, rt := range r.Residency().Routing().Routes {
+		if rt.Owner == o {
+			return *rt
+		}
+	}
+	return residency.Route{}
+}
+
+func (r *ownerRig) slot(o residency.OwnerID) residency.SlotStatus {
+	r.t.Helper()
+	for _, s := range r.Residency().Slots() {
+		if s.Source.Owner == o {
+			return s
+		}
+	}
+	r.t.Fatalf("no slot of %s", o)
+	return residency.SlotStatus{}
+}
+
+// worker and pool are a guest's depths as matches show them.
+func (g *guest) worker() Depths {
+	g.rig.t.Helper()
+	return depthsOf(g.rig.t, g.rig.Engine, prompt(), g.name(), 0, hint.Worker)
+}
+
+func (g *guest) pool() Depths {
+	g.rig.t.Helper()
+	return g.rig.pool(g.intent.Owner)
+}
+
+func (r *ownerRig) pool(o residency.OwnerID) Depths {
+	r.t.Helper()
+	return depthsOf(r.t, r.Engine, prompt(), string(o), 0, hint.CacheOwner)
+}
+
+// hint asks for a hint for a request that was routed to g.
+func (g *guest) hint() string {
+	g.rig.t.Helper()
+	var h HintAnswer
+	if err := g.rig.Hint(prompt(), Target{Source: g.name()}, &h); err != nil {
+		g.rig.t.Fatal(err)
+	}
+	return outcome(&h)
+}
+
+// readers ask without a pause, from several goroutines, until stopped; see says
+// what is wrong with an answer.
+func (r *ownerRig) readers(n int, see func(a *Answer) string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	var asked = make([]int, n)
+	for i := range n {
+		wg.Go(func() {
+			var a Answer
+			q := prompt()
+			for ctx.Err() == nil {
+				if err := r.Match(q, &a); err != nil {
+					if err != ErrUnknownModel {
+						r.t.Errorf("reader: %v", err)
+						return
+					}
+					continue
+				}
+				asked[i]++
+				if why := see(&a); why != "" {
+					r.t.Errorf("answer %d of reader %d: %s", asked[i], i, why)
+					return
+				}
+			}
+		})
+	}
+	return func() {
+		r.t.Helper()
+		cancel()
+		wg.Wait()
+		for i := range asked {
+			if asked[i] == 0 {
+				r.t.Errorf("reader %d saw no answer", i)
+			}
+		}
+	}
+}
+
+// in finds a holder's answer.
+func in(a *Answer, source string, d Domain) (depths Depths, flagged bool, at Freshness, ok bool) {
+	for i := range a.Holders {
+		if h := &a.Holders[i]; h.Source == source && h.Domain == d {
+			return h.Tokens, false, h.Freshness, true
+		}
+	}
+	for i := range a.Flagged {
+		if h := &a.Flagged[i]; h.Source == source && h.Domain == d {
+			return h.Tokens, true, h.Freshness, true
+		}
+	}
+	return Depths{}, false, Freshness{}, false
+}
