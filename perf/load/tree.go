@@ -1,0 +1,96 @@
+package load
+
+import (
+	"fmt"
+
+	"github.com/cairn-kv/cairn/perf/corpus"
+	"github.com/cairn-kv/cairn/perf/maptree"
+	"github.com/cairn-kv/cairn/tree"
+)
+
+// everything is all factors there are.
+const everything = corpus.Private | corpus.Copies | corpus.Holes | corpus.Tiers | corpus.Equal | corpus.Clears
+
+// Cairn is the index of this module.
+func Cairn() Contestant {
+	return Contestant{
+		Name: "cairn", About: "cairn, package tree, one shard", Concurrent: true, Factors: everything,
+		New: func(h corpus.Header) (Index, error) { return newTree(h, tree.New(tree.Options{})) },
+	}
+}
+
+// MapTree is the yardstick: see perf/maptree.
+func MapTree() Contestant {
+	return Contestant{
+		Name: "maptree", About: "cairn, perf/maptree: maps per node, one RWMutex, a map of names per holder", Concurrent: true, Factors: everything,
+		New: func(h corpus.Header) (Index, error) { return newTree(h, maptree.New()) },
+	}
+}
+
+// adapter plays a corpus on a tree.Interface.
+type adapter struct {
+	index   tree.Interface
+	holders []tree.Holder
+	numbers map[tree.Holder]int
+	stored  tree.Store
+}
+
+func newTree(h corpus.Header, index tree.Interface) (Index, error) {
+	a := &adapter{index: index, numbers: map[tree.Holder]int{}, stored: tree.Store{Span: 1}}
+	for i := range h.Holders {
+		holder, err := index.AddHolder(tree.Copies, 1)
+		if err != nil {
+			return nil, fmt.Errorf("load: holder %d: %w", i, err)
+		}
+		a.holders = append(a.holders, holder)
+		a.numbers[holder] = i
+	}
+	return a, nil
+}
+
+func (a *adapter) Apply(events []corpus.Op) {
+	for i := range events {
+		o := &events[i]
+		owner := tree.Owner{Holder: a.holders[o.Holder], Tier: tree.Tier(o.Tier)}
+		switch o.Kind {
+		case corpus.Store:
+			a.stored.HasParent, a.stored.Parent, a.stored.Pairs = o.HasParent, o.Parent, o.Words
+			a.index.Store(owner, &a.stored)
+		case corpus.Remove:
+			a.index.Remove(owner, o.Words)
+		case corpus.Clear:
+			a.index.Clear(owner.Holder)
+			for a.index.Step() {
+			}
+		}
+	}
+}
+
+func (a *adapter) Sync() {}
+
+func (a *adapter) Bytes() int { return a.index.Stats().Bytes }
+
+func (a *adapter) Reader() Reader {
+	return &treeReader{reader: a.index.NewReader(), numbers: a.numbers}
+}
+
+type treeReader struct {
+	reader  tree.Reader
+	numbers map[tree.Holder]int
+	answer  []tree.Depths
+}
+
+func (r *treeReader) Match(contents []uint64) int {
+	r.answer = r.reader.Match(0, contents)
+	return len(r.answer)
+}
+
+func (r *treeReader) Digest() uint64 {
+	var sum uint64
+	for _, d := range r.answer {
+		if n := d.Units[tree.ViewAny]; n > 0 {
+			sum += corpus.Digest(r.numbers[d.Holder], int(n))
+		}
+	}
+	return sum
+}
