@@ -8,15 +8,16 @@ BENCHPKGS ?= ./ring/... ./ingest/... ./tree/... ./engine/... ./perf/...
 PROFILE   ?= ./perf/bench
 FUZZTIME  ?= 30s
 ARGS      ?=
+ROUNDS    ?= 5
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := usage
-.PHONY: usage build demo test race bench profile fuzz lint interop
+.PHONY: usage build demo test race bench profile perf perf-peers fuzz lint interop
 
 usage: ## print this list
 	@echo 'usage: make TARGET [VARIABLE=value …]'
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-11s %s\n", $$1, $$2}'
 
 build: ## build the static binary bin/cairn
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN) ./cmd/cairn
@@ -38,6 +39,14 @@ profile: ## CPU and allocation profile of one package's benchmarks (PROFILE=./pe
 	$(GO) test -run '^$$' -bench '$(BENCH)' -o bin/profile.test -cpuprofile bin/cpu.prof -memprofile bin/mem.prof $(PROFILE)
 	$(GO) tool pprof -top -nodecount 25 bin/profile.test bin/cpu.prof
 	@echo 'more: $(GO) tool pprof -http 127.0.0.1:0 bin/profile.test bin/cpu.prof'
+
+perf: ## the index and the map tree on the same corpora, taking turns: minutes (ROUNDS=5, ARGS='-shapes agent')
+	$(GO) run ./perf/run -rounds $(ROUNDS) $(ARGS)
+
+# Builds drivers in perf/peers first: cargo and the module proxy are wanted for
+# them and for nothing else. What cannot be built is left out and named.
+perf-peers: ## the same beside other people's indexes, on all shapes: an hour (ROUNDS=5, ARGS='-shapes agent')
+	$(GO) run ./perf/run -contestants all -shapes all -rounds $(ROUNDS) $(ARGS)
 
 # One native target at a time: the go command fuzzes one function per run.
 fuzz: ## run every fuzz target for FUZZTIME each, seeded from fuzz/corpus
