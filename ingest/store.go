@@ -52,7 +52,7 @@ func (s *Stream) store(ctx context.Context, rank int, d Domain, h shard.Head, ev
 	case size == 0:
 		s.tally.count(skipBlockSize)
 		return nil
-	case ev.Contents == nil && s.partial(&s.slots[d][rank], ev):
+	case (ev.Contents == nil || ev.ContentUnit > 0) && s.partial(&s.slots[d][rank], ev):
 		s.tally.reason(wire.ReasonPartialBlock)
 		return nil
 	}
@@ -61,7 +61,7 @@ func (s *Stream) store(ctx context.Context, rank int, d Domain, h shard.Head, ev
 		return err
 	}
 	span := size / unit
-	if ev.Contents != nil && span > 1 {
+	if ev.Contents != nil && told(ev, size) != unit {
 		s.tally.count(skipBlockSize) // what parts of a block contain is not told
 		return nil
 	}
@@ -78,7 +78,7 @@ func (s *Stream) store(ctx context.Context, rank int, d Domain, h shard.Head, ev
 		at.size, at.look = size, ev.Lookahead
 		s.opt.Owner.Learned(rank, d, size, ev.Lookahead)
 	}
-	if len(ev.Salt) > 0 || len(ev.Keys.Hashes) > 0 {
+	if len(ev.Salt) > 0 || len(ev.Keys.Hashes) > 0 || ev.Keyed {
 		s.learned.setKeyed()
 	}
 
@@ -137,12 +137,23 @@ func (s *Stream) size(ev *wire.Event) int {
 	return size
 }
 
+// told is how many tokens each content hash of an event stands for that has
+// blocks of size tokens.
+func told(ev *wire.Event, size int) int {
+	if ev.ContentUnit > 0 {
+		return int(ev.ContentUnit)
+	}
+	return size
+}
+
 // pairs fills a record with the blocks from the given one on: names and content
 // hashes.
 func (s *Stream) pairs(words []uint64, ev *wire.Event, block, unit, span int, first, rest uint64) {
 	if ev.Contents != nil {
-		for i := range len(words) / 2 {
-			words[2*i], words[2*i+1] = ev.Hashes[block+i], ev.Contents[block+i]
+		for i := range len(words) / (1 + span) {
+			at := words[i*(1+span) : (i+1)*(1+span)]
+			at[0] = ev.Hashes[block+i]
+			copy(at[1:], ev.Contents[(block+i)*span:])
 		}
 		return
 	}

@@ -75,6 +75,11 @@ type Event struct {
 	// Contents are the content hashes of the blocks, by [content.Scheme] or
 	// another, where the dialect sends those and no tokens; nil otherwise.
 	Contents []uint64
+	// ContentUnit is how many tokens each of Contents stands for, where the event
+	// says so (see masked.go). 0: a block.
+	ContentUnit int64
+	// Keyed: Contents contain salts or extra keys, though the event names none.
+	Keyed bool
 
 	BlockSize    int64 // tokens of one block; positive if there are Tokens
 	HasBlockSize bool
@@ -147,6 +152,9 @@ func (e *Event) Class() Class {
 // Even reports whether the event has exactly the tokens of its blocks. Always
 // true of a dense store with tokens: others are rejected.
 func (e *Event) Even() bool {
+	if e.ContentUnit > 0 {
+		return e.BlockSize > 0 && len(e.Hashes) > 0 && int64(len(e.Contents))*e.ContentUnit == int64(len(e.Hashes))*e.BlockSize
+	}
 	n := len(e.Tokens) - e.Lookahead
 	return e.BlockSize > 0 && n > 0 && e.BlockSize <= int64(n) &&
 		int64(n)%e.BlockSize == 0 && int64(n)/e.BlockSize == int64(len(e.Hashes))

@@ -204,6 +204,8 @@ func (d *Decoder) pairs(c *cursor, ev *Event, n int) {
 			ev.Model = c.label()
 		case "base_block_idx":
 			d.start(c)
+		case "content_hashes", "content_unit", "content_lookahead", "content_keys":
+			d.masked(c, ev, string(key))
 		default:
 			c.skip(1)
 		}

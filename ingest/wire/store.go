@@ -23,6 +23,8 @@ func (d *Decoder) store(c *cursor, ev *Event) {
 	}
 	if len(ev.Contents) == 0 {
 		d.shape(ev)
+	} else {
+		d.maskedShape(ev)
 	}
 	if d.f.behind && !ev.HasParent && !ev.Placeholder {
 		d.reject(ReasonNoParent)
