@@ -48,8 +48,9 @@ Every setting but the sources can be given three ways; the later wins: in the
 file, as an environment variable (CAIRN_LISTEN, CAIRN_LOG_LEVEL, …), as a flag.
 
 Routes: POST /v1/match, POST /v1/hint, GET /v1/owners, GET /v1/sources,
-GET /health, GET /ready, GET /metrics; profiles on the admin listener under
-/debug/pprof.`,
+GET /health, GET /ready, GET /metrics; with --registration also PUT and DELETE
+/v1/workers/{id}, POST /v1/workers/{id}/renew; profiles on the admin listener
+under /debug/pprof.`,
 		Example: `  cairn serve --config cairn.yaml
   CAIRN_LOG_FORMAT=json cairn serve --config cairn.yaml --listen 127.0.0.1:9000
   cairn serve --config cairn.yaml --print-config   # what would be used, and stop`,
@@ -149,7 +150,8 @@ func setProcs(log *slog.Logger) {
 }
 
 // serve runs until ctx ends or a listener fails, then shuts down in order:
-// no new requests, those under way end, then the streams and the index.
+// no new requests, those under way end, then registrations, the streams and the
+// index.
 func serve(ctx context.Context, conf config.Config, log *slog.Logger) (err error) {
 	setProcs(log)
 	e, err := engine.Open(engine.Options{
@@ -163,15 +165,21 @@ func serve(ctx context.Context, conf config.Config, log *slog.Logger) (err error
 	if err != nil {
 		return &usageError{err}
 	}
-	s := &service{log: log, failed: make(chan error, 2)}
+	s := &service{log: log, failed: make(chan error, 2), workers: &registering{}}
 	defer func() {
 		// The bound holds for all of it, whatever hangs.
 		limit, cancel := context.WithTimeout(context.Background(), conf.Grace)
 		defer cancel()
-		err = errors.Join(err, s.shutdown(limit), e.Close(limit))
+		err = errors.Join(err, s.shutdown(limit), s.workers.close(limit), e.Close(limit))
 		log.Info("stopped", "error", err)
 	}()
-	api, tlsConfig, err := handlers(conf, e, log)
+	o := server.Options{Engine: e, Logger: log, Version: thisBuild().Version}
+	workers, err := openRegistry(conf, e, log, &o)
+	if err != nil {
+		return err
+	}
+	s.workers = workers
+	api, tlsConfig, err := handlers(conf, o)
 	if err != nil {
 		return &usageError{err}
 	}
@@ -194,6 +202,7 @@ func serve(ctx context.Context, conf config.Config, log *slog.Logger) (err error
 			return fmt.Errorf("source %q: %w", source.ID, err)
 		}
 	}
+	workers.start()
 	log.Info("serving", "listen", addr, "tls", tlsConfig != nil, "token", conf.TokenFile != "",
 		"sources", len(conf.Sources), "shards", conf.Shards, "content_hashes", content.Scheme,
 		"block_sizes", "learned from events", "version", thisBuild().Version)
@@ -207,8 +216,7 @@ func serve(ctx context.Context, conf config.Config, log *slog.Logger) (err error
 }
 
 // handlers makes the routes, and what protects them.
-func handlers(conf config.Config, e *engine.Engine, log *slog.Logger) (*server.Server, *tls.Config, error) {
-	o := server.Options{Engine: e, Logger: log, Version: thisBuild().Version}
+func handlers(conf config.Config, o server.Options) (*server.Server, *tls.Config, error) {
 	var tlsConfig *tls.Config
 	var err error
 	if conf.TokenFile != "" {
@@ -230,6 +238,7 @@ type service struct {
 	log     *slog.Logger
 	servers []*http.Server
 	failed  chan error // one per server at most
+	workers *registering
 }
 
 // listen binds an address and serves it. It returns the address with the port

@@ -27,8 +27,8 @@ func (s *Server) writeRegistryMetrics(w io.Writer) {
 		}
 	}
 	newFamily(w, "cairn_lease_idle_seconds_max", "gauge").add(oldest)
-	if s.opt.WorkerFile != nil {
-		st := s.opt.WorkerFile.Status()
+	if s.opt.WorkersFile != nil {
+		st := s.opt.WorkersFile.Status()
 		taken := uint64(0)
 		if st.Problem == "" && !st.Loaded.IsZero() {
 			taken = 1

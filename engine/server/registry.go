@@ -18,7 +18,8 @@ import (
 // left to answer before the listener's write time-out.
 const registrationLimit = time.Minute
 
-// registryRoutes adds the routes of registration, if there is a registrar:
+// registryRoutes adds the routes of registration, if there is a registrar, but
+// for the first only with Options.Registration:
 //
 //	GET    /v1/workers             what is registered
 //	PUT    /v1/workers/{id}        register, all ranks or none; the same again renews
@@ -30,12 +31,15 @@ func (s *Server) registryRoutes(api *http.ServeMux) {
 	if s.opt.Registry == nil {
 		return
 	}
+	s.metrics.RegisterMetricsWriter(s.writeRegistryMetrics)
 	s.route(api, "/v1/workers", http.MethodGet, RoleRead, s.workers)
+	if !s.opt.Registration {
+		return
+	}
 	s.route(api, "/v1/workers/{id}", "", RoleWrite, s.worker)
 	s.route(api, "/v1/workers/{id}/renew", http.MethodPost, RoleWrite, s.renewWorker)
 	s.route(api, "/v1/owners/clear", http.MethodPost, RoleWrite, s.clearOwner)
 	s.route(api, "/v1/owners/forget", http.MethodPost, RoleWrite, s.forgetOwner)
-	s.metrics.RegisterMetricsWriter(s.writeRegistryMetrics)
 }
 
 func (s *Server) workers(_ http.ResponseWriter, _ *http.Request, c *call) *apiError {

@@ -135,7 +135,7 @@ func registering(t *testing.T, f func(t *testing.T, g *registryRig)) {
 		if g.reg, err = registry.New(registry.Options{Control: g.control, Sources: &plainSources{}, MaxSlots: 2}); err != nil {
 			t.Fatal(err)
 		}
-		g.Server = newServer(t, Options{Engine: &fake{}, Registry: g.reg})
+		g.Server = newServer(t, Options{Engine: &fake{}, Registry: g.reg, Registration: true})
 		f(t, g)
 		ctx := context.WithoutCancel(t.Context())
 		if err := errors.Join(g.reg.Close(ctx), g.control.Close(ctx)); err != nil {
@@ -327,7 +327,7 @@ func TestCallerIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	answered := make(chan struct{})
-	s := newServer(t, Options{Engine: &fake{}, Registry: reg})
+	s := newServer(t, Options{Engine: &fake{}, Registry: reg, Registration: true})
 	hs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(answered)
 		s.Handler().ServeHTTP(w, r)
@@ -369,7 +369,7 @@ func TestRegistrationRoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newServer(t, Options{Engine: &fake{}, Registry: reg, Tokens: tokens})
+	s := newServer(t, Options{Engine: &fake{}, Registry: reg, Registration: true, Tokens: tokens})
 	for _, c := range []struct {
 		method, path string
 		read, write  int
@@ -391,6 +391,31 @@ func TestRegistrationRoles(t *testing.T) {
 				t.Errorf("%s %s with token %q: %d, want %d: %s", c.method, c.path, token, code, want, body)
 			}
 		}
+	}
+}
+
+// TestWithoutRegistration: workers of a file are shown, and nobody registers.
+func TestWithoutRegistration(t *testing.T) {
+	reg, err := registry.New(registry.Options{Sources: &plainSources{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "workers.json")
+	s := newServer(t, Options{Engine: &fake{}, Registry: reg, WorkersFile: registry.NewWatcher(reg, file, nil)})
+	for _, path := range []string{"/v1/workers/w1", "/v1/owners/clear"} {
+		if code, _ := do(t, s.Handler(), "PUT", path, "{}"); code != 404 {
+			t.Errorf("PUT %s: %d", path, code)
+		}
+	}
+	if code, body := do(t, s.Handler(), "GET", "/v1/workers", ""); code != 200 || body != `{"workers":[]}` {
+		t.Errorf("%d %s", code, body)
+	}
+	want := fmt.Sprintf(`{"owners":[],"slots":[],"hosts":[],"workers":[],"file":{"path":%q,"loaded":false,"workers":0,"failed":{}}}`, file)
+	if _, body := do(t, s.Handler(), "GET", "/v1/owners", ""); body != want {
+		t.Errorf("owners %s, want %s", body, want)
+	}
+	if _, body := do(t, s.Handler(), "GET", "/metrics", ""); !strings.Contains(body, "cairn_worker_file_taken 0\n") {
+		t.Error("metrics do not tell of the file")
 	}
 }
 

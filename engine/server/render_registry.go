@@ -77,8 +77,8 @@ func (s *Server) appendRegistry(b []byte) []byte {
 		}
 	}
 	b = appendRegistrations(append(b, `],"workers":`...), s.opt.Registry.Registrations())
-	if s.opt.WorkerFile != nil {
-		f := s.opt.WorkerFile.Status()
+	if s.opt.WorkersFile != nil {
+		f := s.opt.WorkersFile.Status()
 		b = append(appendFile(append(b, `,"file":`...), &f), '}')
 	}
 	return b

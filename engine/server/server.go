@@ -36,11 +36,14 @@ type Options struct {
 	MaxBody int64
 	// Logger gets what a caller cannot be told. Nil: slog.Default.
 	Logger *slog.Logger
-	// Registry lets workers register; nil: there are no such routes.
-	Registry *registry.Registrar
-	// WorkerFile is the watched file of workers, which /v1/owners tells of; nil
-	// if there is none. Whoever made it runs it.
-	WorkerFile *registry.Watcher
+	// Registry is where workers are registered, told of by /v1/owners and
+	// /v1/workers; nil if there is none. With Registration they may register over
+	// HTTP.
+	Registry     *registry.Registrar
+	Registration bool
+	// WorkersFile is the watched file of workers, nil if there is none. Whoever
+	// made it runs it.
+	WorkersFile *registry.Watcher
 	// Version stands in /health and the metric cairn_build_info.
 	Version string
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cairn-kv/cairn/engine"
+	"github.com/cairn-kv/cairn/engine/residency"
 	"github.com/cairn-kv/cairn/tree"
 )
 
@@ -25,6 +26,7 @@ const (
 	MaxRingBytes   = 64 << 20
 	MaxGrace       = 10 * time.Minute
 	MaxStateWindow = 24 * time.Hour
+	MaxMaxSlots    = 1 << 16
 )
 
 // Config is everything `cairn serve` is told. The zero value is not useful:
@@ -44,6 +46,13 @@ type Config struct {
 
 	// DegradedHints lets sources that lost something for good serve hints.
 	DegradedHints bool
+
+	// Registration lets workers register over HTTP; WorkersFile is a watched
+	// file that registers them, "" = none. MaxSlots bounds the cache owners of one
+	// control scope.
+	Registration bool
+	WorkersFile  string
+	MaxSlots     int
 
 	Log     Log
 	Sources []engine.Source
@@ -71,6 +80,7 @@ func Default() Config {
 		StaleAfter:  engine.DefaultStaleAfter,
 		SilentAfter: engine.DefaultSilentAfter,
 		Grace:       DefaultGrace,
+		MaxSlots:    residency.DefaultMaxSlots,
 		Log:         Log{Level: "info", Format: "text"},
 	}
 }

@@ -28,6 +28,9 @@ type Environment struct {
 	SilentAfter *string `env:"SILENT_AFTER" key:"silent_after"`
 	Grace       *string `env:"SHUTDOWN_GRACE" key:"shutdown_grace"`
 	Degraded    *string `env:"DEGRADED_HINTS" key:"degraded_hints"`
+	Register    *string `env:"REGISTRATION" key:"registration"`
+	WorkersFile *string `env:"WORKERS_FILE" key:"workers_file"`
+	MaxSlots    *string `env:"MAX_SLOTS" key:"max_slots"`
 	LogLevel    *string `env:"LOG_LEVEL" key:"log.level"`
 	LogFormat   *string `env:"LOG_FORMAT" key:"log.format"`
 }

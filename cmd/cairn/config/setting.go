@@ -98,6 +98,20 @@ var Settings = []Setting{
 	durationSetting("shutdown_grace", "bound of an orderly shutdown", MaxGrace,
 		func(c *Config) *time.Duration { return &c.Grace }),
 	flagSetting("degraded_hints", "let sources that lost something for good serve hints", func(c *Config) *bool { return &c.DegradedHints }),
+	flagSetting("registration", "let workers register over HTTP, under leases", func(c *Config) *bool { return &c.Registration }),
+	textSetting("workers_file", "JSON file of workers that is watched: what it says is registered", func(c *Config) *string { return &c.WorkersFile }, nil),
+	{
+		Key: "max_slots", kind: number,
+		Usage: "cache owners that one control scope may have registered",
+		set: func(c *Config, s string) error {
+			n, err := parseInt(s, 1, MaxMaxSlots)
+			if err == nil {
+				c.MaxSlots = int(n)
+			}
+			return err
+		},
+		get: func(c *Config) string { return strconv.Itoa(c.MaxSlots) },
+	},
 	textSetting("log.level", "debug, info, warn or error", func(c *Config) *string { return &c.Log.Level },
 		func(s string) error { return oneOf(s, LogLevels) }),
 	textSetting("log.format", "text or json", func(c *Config) *string { return &c.Log.Format },

@@ -18,8 +18,8 @@ func (c *Config) Validate() error {
 	add := func(key, value, what, want string) {
 		problems = append(problems, &Problem{Key: key, Value: value, What: what, Want: want})
 	}
-	if len(c.Sources) == 0 {
-		add("sources", "", "is empty: there is nothing to follow", "at least one source with id, model and endpoint, in the file that --config or CAIRN_CONFIG names")
+	if len(c.Sources) == 0 && !c.Registration && c.WorkersFile == "" {
+		add("sources", "", "is empty: there is nothing to follow", "at least one source with id, model and endpoint, in the file that --config or CAIRN_CONFIG names, or registration or workers_file")
 	}
 	ids := map[string]int{}
 	for i, s := range c.Sources {
