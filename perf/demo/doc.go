@@ -24,6 +24,9 @@
 //   - At the end, when all is applied, answers must be exact to the block,
 //     and every decision the one that the plain rules give.
 //
+// What a fetch of each hint would have moved is worked out as well, from what the
+// source really holds when the fetch would come.
+//
 // The publishers are never slowed down for the judge: they stop for nothing
 // but a full socket. Config.Break of the fleet falsifies the stream and must
 // make the run fail.

@@ -265,6 +265,30 @@ func (j *judge) fetch(p *fleet.Prompt, target int, t engine.Target, h *engine.Hi
 	if !best.has(n * best.size) {
 		j.tally.cut.Add(1)
 	}
+	j.tally.domains[h.Best.Domain].Add(1)
+	j.tally.named[best.stream].Add(1)
+	return j.carry(p, h, best)
+}
+
+// carry works out what the fetch of a hint would have moved: what the source
+// really holds now, of what the hint names, the target lacks, and an engine may
+// restore, which must compute at least the last token itself.
+func (j *judge) carry(p *fleet.Prompt, h *engine.HintAnswer, best *reach) error {
+	restorable := (len(p.Tokens) - 1) / best.size * best.size
+	want := min(h.Best.Tokens, restorable) - h.ThresholdTokens
+	if want <= 0 {
+		return nil
+	}
+	s := j.streams[best.stream]
+	j.now.from = j.fleet.Published(j.now.from[:0], s.source.ID, s.rank)
+	j.now.to = append(j.now.to[:0], j.now.from...)
+	now, err := j.reach(best.stream, best.domain, p, &j.now)
+	if err != nil {
+		return err
+	}
+	served := max(0, min(want, now.min-h.ThresholdTokens))
+	j.tally.fetched.Add(uint64(served))
+	j.tally.refused.Add(uint64(want - served))
 	return nil
 }
 

@@ -37,6 +37,7 @@ func newCourt(f *fleet.Fleet, t *tally) *court {
 			c.streams = append(c.streams, &stream{source: s, rank: r, floor: make([]atomic.Uint64, len(s.Endpoints))})
 		}
 	}
+	t.named = make([]atomic.Uint64, len(c.streams))
 	return c
 }
 
@@ -69,6 +70,7 @@ type judge struct {
 	around []span
 	named  span // that an answer names itself
 	target span // that a hint names of its target
+	now    span // of a source when its fetch would come
 	seen   []bool
 }
 

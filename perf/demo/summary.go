@@ -9,6 +9,7 @@ import (
 	"github.com/cairn-kv/cairn/engine"
 	"github.com/cairn-kv/cairn/engine/hint"
 	"github.com/cairn-kv/cairn/perf/fleet"
+	"github.com/cairn-kv/cairn/perf/pair"
 )
 
 // Summary is what a run showed.
@@ -58,7 +59,15 @@ type Summary struct {
 		Missed   uint64            `json:"missed"`   // too few names came for a hint, while things moved
 		Blocks   uint64            `json:"blocks_named"`
 		Reasons  map[string]uint64 `json:"reasons"`
+		Domains  map[string]uint64 `json:"domains"` // of the sources
+		Sources  []Named           `json:"sources"` // most named first
 	} `json:"hints"`
+	// Fetches are what carrying out the hints at once would have moved.
+	Fetches struct {
+		Tokens  uint64 `json:"tokens"`
+		Refused uint64 `json:"refused_tokens"` // that had gone by then
+		Bytes   uint64 `json:"bytes"`
+	} `json:"fetches"`
 
 	False    uint64   `json:"false"`
 	Examples []string `json:"false_examples,omitempty"`
@@ -97,6 +106,13 @@ func summarize(t *tally, f *fleet.Fleet, e *engine.Engine, took time.Duration) S
 	h := &s.Hints
 	h.True, h.Spanning, h.Cut, h.Missed = t.hints.Load(), t.hintSpanning.Load(), t.cut.Load(), t.missed.Load()
 	h.Blocks, h.Reasons = t.blocks.Load(), reasons(t)
+	h.Domains = map[string]uint64{}
+	for d := range t.domains {
+		h.Domains[engine.Domain(d).String()] = t.domains[d].Load()
+	}
+	h.Sources = spread(t, f)
+	s.Fetches.Tokens, s.Fetches.Refused = t.fetched.Load(), t.refused.Load()
+	s.Fetches.Bytes = s.Fetches.Tokens * uint64(pair.Default.TokenBytes())
 	s.False, s.Examples = t.falses.Load(), t.told()
 	return s
 }
@@ -193,9 +209,15 @@ func (s *Summary) WriteText(w io.Writer) error {
 	h := &s.Hints
 	line("hints", "%d true, naming %d blocks, %d of them over several sequences", h.True, h.Blocks, h.Spanning)
 	line("", "names came short: %d hints cut, %d missed", h.Cut, h.Missed)
-	for _, name := range sortedKeys(s.Hints.Reasons) {
-		line("", "%-28s %d", name, s.Hints.Reasons[name])
+	line("", "sources: %d workers, %d cache owners", h.Domains["worker"], h.Domains["cache_owner"])
+	for _, n := range h.Sources {
+		line("", "%-28s %-8d %.0f %%", fmt.Sprintf("from %s/%d", n.Source, n.Rank), n.Hints, 100*n.Share)
 	}
+	for _, name := range sortedKeys(s.Hints.Reasons) {
+		line("", "none: %-22s %d", name, s.Hints.Reasons[name])
+	}
+	line("fetches", "carried out at once: %.1f GB, %d tokens not computed again; %d tokens had gone",
+		float64(s.Fetches.Bytes)/1e9, s.Fetches.Tokens, s.Fetches.Refused)
 	line("false", "%d", s.False)
 	for _, e := range s.Examples {
 		line("", "%s", e)

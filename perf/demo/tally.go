@@ -37,6 +37,10 @@ type tally struct {
 	blocks       atomic.Uint64 // named by hints
 	reasons      [hint.NumReasons]atomic.Uint64
 	details      [hint.NumDetails]atomic.Uint64
+	domains      [2]atomic.Uint64 // of hints' sources
+	fetched      atomic.Uint64    // tokens that fetches would have restored
+	refused      atomic.Uint64    // tokens that had gone when the fetch would have come
+	named        []atomic.Uint64  // hints by source, in the court's order of streams
 
 	rest atomic.Uint64 // answers checked to the block at the end
 
