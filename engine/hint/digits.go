@@ -27,20 +27,19 @@ const zeros = 0x3030_3030_3030_3030 // '0' in every byte
 
 // appendName appends v in plain decimal to dst, which has room for maxDigits.
 func appendName(dst []byte, v uint64) []byte {
-	n := len(dst)
 	switch {
 	case v < 1e8:
 		return appendHead(dst, v)
 	case v < 1e16:
 		dst = appendHead(dst, v/1e8)
-		n = len(dst)
+		n := len(dst)
 		dst = dst[:n+8]
 		binary.LittleEndian.PutUint64(dst[n:], eight(v%1e8)|zeros)
 		return dst
 	}
 	head, rest := v/1e16, v%1e16
 	dst = appendHead(dst, head)
-	n = len(dst)
+	n := len(dst)
 	dst = dst[:n+16]
 	binary.LittleEndian.PutUint64(dst[n:], eight(rest/1e8)|zeros)
 	binary.LittleEndian.PutUint64(dst[n+8:], eight(rest%1e8)|zeros)
