@@ -143,6 +143,8 @@ func (r *Registry) undo(l *lease) []error {
 	}
 	r.mu.Lock()
 	delete(r.leases, l.ID)
+	l.scope.leases--
+	r.settleScope(l.scope)
 	close(l.ended)
 	r.mu.Unlock()
 	return failed

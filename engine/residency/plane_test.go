@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -191,7 +193,7 @@ func (p *fakePlane) Remove(ctx context.Context, id SlotID) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.slot(id)
-	if s.open != nil || len(s.records) > 0 {
+	if ctx.Err() == nil && (s.open != nil || len(s.records) > 0) {
 		p.t.Errorf("slot %d is removed while it is attached (records %v)", id, s.records)
 	}
 	delete(p.slots, id)
@@ -259,18 +261,18 @@ type rig struct {
 const hostInstance = 9
 
 // inBubble runs a test against a registry with one scope "s" of two slots.
-func inBubble(t *testing.T, f func(r *rig)) {
+func inBubble(t *testing.T, f func(t *testing.T, r *rig)) {
 	t.Helper()
 	inBubbleOf(t, Options{}, 2, f)
 }
 
-func inBubbleOf(t *testing.T, o Options, slots int, f func(r *rig)) {
+func inBubbleOf(t *testing.T, o Options, slots int, f func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		p := newFake(t)
 		r := &rig{Registry: New(p, o), t: t, plane: p}
 		r.host("s", slots)
-		f(r)
+		f(t, r)
 		p.mu.Lock()
 		p.on = map[string]func(context.Context) error{}
 		p.mu.Unlock()
@@ -354,28 +356,83 @@ func (r *rig) slotOf(owner OwnerID) SlotStatus {
 	return SlotStatus{}
 }
 
-// watch reads the routing without a pause until the test ends it, and fails if
-// bad says so of any snapshot: what readers may never see.
+// watch reads the routing without a pause until it is stopped, and fails if bad
+// says so of any snapshot: what readers may never see. Nothing that waits for
+// time to pass gets on meanwhile.
 func (r *rig) watch(bad func(*Routing) string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	var last *Routing
+	look := func(last *Routing) *Routing {
+		now := r.Routing()
+		if now == last {
+			return last
+		}
+		if last != nil && now.Revision <= last.Revision {
+			r.t.Errorf("revision %d after %d", now.Revision, last.Revision)
+		}
+		if why := bad(now); why != "" {
+			r.t.Errorf("revision %d: %s", now.Revision, why)
+		}
+		return now
+	}
 	go func() {
 		defer close(done)
+		var last *Routing
 		for ctx.Err() == nil {
-			now := r.Routing()
-			if now != last {
-				if last != nil && now.Revision <= last.Revision {
-					r.t.Errorf("revision %d after %d", now.Revision, last.Revision)
-				}
-				if why := bad(now); why != "" {
-					r.t.Errorf("revision %d: %s", now.Revision, why)
-					return
-				}
-				last = now
-			}
-			time.Sleep(time.Microsecond) // the bubble's: it yields to everything else
+			last = look(last)
+			runtime.Gosched()
 		}
+		look(last)
 	}()
 	return func() { cancel(); <-done }
 }
+
+// every has a function see each change of routes that is ever published.
+func (r *rig) every(see func(Route)) {
+	r.plane.mu.Lock()
+	defer r.plane.mu.Unlock()
+	r.plane.publish = func(changed []Route) {
+		for _, rt := range changed {
+			see(rt)
+		}
+	}
+}
+
+// took are the plane's calls since the last time.
+func (r *rig) took() string {
+	r.plane.mu.Lock()
+	defer r.plane.mu.Unlock()
+	s := strings.Join(r.plane.calls, ", ")
+	r.plane.calls = nil
+	return s
+}
+
+// settle waits until nothing moves without time passing.
+func (r *rig) settle() { synctest.Wait() }
+
+// until waits, as long as it takes, for what needs time.
+func (r *rig) until(what string, ok func() bool) {
+	r.t.Helper()
+	for range 100000 {
+		synctest.Wait()
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	r.t.Fatalf("waited in vain for %s", what)
+}
+
+// goes registers in the background; the channel gives the outcome.
+func (r *rig) goes(ctx context.Context, reg Registration) chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.Register(ctx, reg)
+		done <- err
+	}()
+	return done
+}
+
+const second = time.Second
+
+func now() time.Time { return time.Now() }

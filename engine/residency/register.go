@@ -141,6 +141,7 @@ func (r *Registry) admit(reg Registration) (l *lease, wait <-chan struct{}, err 
 		l.records = append(l.records, rec)
 	}
 	r.leases[reg.ID] = l
+	s.leases++
 	task, giveUp := context.WithCancelCause(r.life)
 	l.giveUp = giveUp
 	r.work.Go(func() { r.start(task, l) })

@@ -86,7 +86,8 @@ type scope struct {
 	intents   map[uint64]*record  // by incarnation
 	sockets   publishers
 	rejected  uint64
-	empty     chan struct{} // closed when it is withdrawn and the last keeper has ended
+	leases    int
+	empty     chan struct{} // closed when it is withdrawn and nothing of it is left
 }
 
 // New makes a registry without scopes.
@@ -236,9 +237,9 @@ func (r *Registry) withdraw(s *scope, reason error) {
 	r.settleScope(s)
 }
 
-// settleScope forgets a withdrawn scope that has no keepers left. mu is held.
+// settleScope forgets a withdrawn scope of which nothing is left. mu is held.
 func (r *Registry) settleScope(s *scope) {
-	if s.withdrawn != nil && len(s.keepers) == 0 && r.scopes[s.host.Scope] == s {
+	if s.withdrawn != nil && len(s.keepers) == 0 && s.leases == 0 && r.scopes[s.host.Scope] == s {
 		delete(r.scopes, s.host.Scope)
 		close(s.empty)
 	}
