@@ -2,14 +2,18 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/tinylib/msgp/msgp"
 
 	"github.com/cairn-kv/cairn/ingest/zmtp"
 )
@@ -59,6 +63,26 @@ func until(t *testing.T, what string, show func() string, ok func(string) bool) 
 	}
 }
 
+// register runs cairn register until leave is called, which waits for its end.
+func (s *served) register(t *testing.T, worker string) (leave func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		root := newRoot()
+		root.SetArgs([]string{"register", "--worker", worker, "--server", s.url})
+		root.SetErr(io.Discard)
+		ended <- root.ExecuteContext(ctx)
+	}()
+	return sync.OnceFunc(func() {
+		t.Helper()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestRegisteredWorker follows a worker that registers itself, from its socket
 // to the answer, and forgets it when it leaves.
 func TestRegisteredWorker(t *testing.T) {
@@ -70,14 +94,7 @@ func TestRegisteredWorker(t *testing.T) {
 	if err := os.WriteFile(worker, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		root := newRoot()
-		root.SetArgs([]string{"register", "--worker", worker, "--server", s.url})
-		root.SetErr(io.Discard)
-		ended <- root.ExecuteContext(ctx)
-	}()
+	leave := s.register(t, worker)
 	send(t, p, 0, stored(11, 12))
 	s.applied(t, "w1", 0, 0)
 	if out := cairn(t, "query", "--server", s.url, "--model", "m", "--tokens", "1,2,3,4,5,6,7,8,9"); !strings.Contains(out, "w1") || !strings.Contains(out, " 8 ") {
@@ -87,10 +104,7 @@ func TestRegisteredWorker(t *testing.T) {
 	if out := owners(); !strings.Contains(out, "registered workers:") || !strings.Contains(out, "w1  plain") {
 		t.Errorf("owners printed\n%s", out)
 	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	leave()
 	if out := owners(); out != "no source is followed\n" {
 		t.Errorf("after the release, owners printed\n%s", out)
 	}
@@ -121,4 +135,81 @@ func TestWorkersFile(t *testing.T) {
 	s.applied(t, "w1", 0, 0)
 	write(`{"workers": []}`)
 	until(t, "the release", owners, func(out string) bool { return strings.Contains(out, "no source is followed") })
+}
+
+// pooled encodes a batch in which a cache library stores blocks of four tokens
+// 1, 2, 3 … in its memory.
+func pooled(names ...uint64) []byte {
+	b := msgp.AppendArrayHeader(nil, 2)
+	b = msgp.AppendFloat64(b, 1757376000.5)
+	b = msgp.AppendArrayHeader(b, 1)
+	b = msgp.AppendMapHeader(b, 7)
+	b = msgp.AppendString(msgp.AppendString(b, "type"), "BlockStored")
+	b = msgp.AppendArrayHeader(msgp.AppendString(b, "block_hashes"), uint32(len(names)))
+	for _, n := range names {
+		b = msgp.AppendUint64(b, n)
+	}
+	b = msgp.AppendNil(msgp.AppendString(b, "parent_block_hash"))
+	b = msgp.AppendArrayHeader(msgp.AppendString(b, "token_ids"), uint32(4*len(names)))
+	for i := range 4 * len(names) {
+		b = msgp.AppendInt(b, i+1)
+	}
+	b = msgp.AppendInt(msgp.AppendString(b, "block_size"), 4)
+	b = msgp.AppendString(msgp.AppendString(b, "medium"), "CPU")
+	return msgp.AppendString(msgp.AppendString(b, "ownership"), "kvcr")
+}
+
+// TestRegisteredOwners plays the purpose of it all: a worker whose owner holds a
+// prompt registers, another one that is to serve it gets the hint, and none
+// once the first has left.
+func TestRegisteredOwners(t *testing.T) {
+	host := ownAddress(t)
+	s := startServe(t, "", "--registration")
+	dir := t.TempDir()
+	var publishers []*zmtp.Publisher
+	var leave []func()
+	for i, id := range []int{17, 18} {
+		p := publishAt(t, host)
+		publishers = append(publishers, p)
+		worker := filepath.Join(dir, fmt.Sprint(id))
+		text := fmt.Sprintf(`{"id": "w%d", "model": "m", "worker_id": "%d", "ingress_protocol": "sglang_hicache_v1", "kv_block_size": 4,
+ "router_hint_worker_type": "aggregated", "router_hint_source_control_endpoints": {"0": "tcp://%s:%d"},
+ "ranks": [{"dp_rank": 0, "raw_zmq_endpoint": %q, "raw_topic": "kv@%d",
+  "cache_owner_id": "01010101010101010101010101010101:02020202020202020202020202020202/00000000000000ff/%032x"}]}`,
+			id, id, host, 23280+i, p.Addr(), id, id)
+		if err := os.WriteFile(worker, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		leave = append(leave, s.register(t, worker))
+	}
+	for i, p := range publishers {
+		if err := p.WaitSubscribers(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		payload := pooled(9007199254740993, 18446744073709551615)
+		if i == 1 {
+			payload = pooled(5) // the target has one block of its own
+		}
+		if err := p.Send([]byte(fmt.Sprintf("kv@%d", 17+i)), binary.BigEndian.AppendUint64(nil, 0), payload); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hint := func() string {
+		return cairn(t, "hint", "--server", s.url, "--model", "m", "--tokens", "1,2,3,4,5,6,7,8,9", "--target", "18", "--json")
+	}
+	until(t, "the hint", hint, func(out string) bool {
+		return strings.Contains(out, fmt.Sprintf(`"source_control_endpoint":"tcp://%s:23280","block_hashes":[9007199254740993,18446744073709551615]`, host))
+	})
+	owners := func() string { return cairn(t, "owners", "--server", s.url) }
+	if out := owners(); strings.Count(out, " attached  ready ") != 2 || !strings.Contains(out, "w17  1 owners  complete") {
+		t.Errorf("owners printed\n%s", out)
+	}
+	leave[0]()
+	if out := hint(); !strings.Contains(out, `"reason":"no_longer_source"`) {
+		t.Errorf("after its owner left, the hint is\n%s", out)
+	}
+	if out := owners(); strings.Count(out, " attached  ready ") != 1 {
+		t.Errorf("owners printed\n%s", out)
+	}
+	leave[1]()
 }

@@ -30,7 +30,7 @@ func openRegistry(conf config.Config, e *engine.Engine, log *slog.Logger, o *ser
 		return g, nil
 	}
 	var err error
-	g.registrar, err = registry.New(registry.Options{Sources: e, MaxSlots: conf.MaxSlots, Logger: log})
+	g.registrar, err = registry.New(registry.Options{Control: e.Residency(), Sources: e, MaxSlots: conf.MaxSlots, Logger: log})
 	if err != nil {
 		return nil, err
 	}
