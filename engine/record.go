@@ -22,6 +22,10 @@ var ErrRecording = errors.New("engine: a recording is under way; an engine has o
 
 // RecordOptions configure a recording. The zero value is good.
 type RecordOptions struct {
+	// Hashed records no prompts: hashes of content stand in the place of tokens,
+	// and no adapter, salt, extra key or session is named. It replays to the same
+	// index as what was received.
+	Hashed bool
 	// Wait has streams wait for a disk that does not keep up, as for a full
 	// ring: for a process that does nothing but record. Without it messages are
 	// left out, counted and marked where they are missing, and answering never
@@ -38,6 +42,7 @@ type RecordOptions struct {
 // goroutine.
 type Recording struct {
 	engine *Engine
+	hashed bool
 	w      *journal.Writer
 	failed atomic.Bool // and that was logged
 
@@ -108,13 +113,17 @@ func (e *Engine) Record(f io.Writer, o RecordOptions) (*Recording, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	r := &Recording{engine: e, ids: map[*feed]uint32{}}
+	r := &Recording{engine: e, hashed: o.Hashed, ids: map[*feed]uint32{}}
+	mode := journal.Raw
+	if o.Hashed {
+		mode = journal.Hashed
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !e.recording.CompareAndSwap(nil, r) {
 		return nil, ErrRecording
 	}
-	r.w, err = journal.NewWriter(f, journal.Options{Meta: meta, Wait: o.Wait, FlushEvery: o.FlushEvery, NoSync: o.NoSync})
+	r.w, err = journal.NewWriter(f, journal.Options{Mode: mode, Meta: meta, Wait: o.Wait, FlushEvery: o.FlushEvery, NoSync: o.NoSync})
 	if err != nil {
 		e.recording.Store(nil)
 		r.last = never
@@ -217,10 +226,12 @@ type tap struct {
 	feed *feed
 
 	// The stream's goroutine alone.
-	of  *Recording // that id is of
-	id  uint32
-	rec journal.Record
-	seq [8]byte
+	of     *Recording // that id is of
+	id     uint32
+	rec    journal.Record
+	seq    [8]byte
+	masker *ingest.Masker // of a recording without prompts
+	masked [journal.MaxStrings][]byte
 }
 
 // Up implements ingest.Tap.
@@ -233,6 +244,22 @@ func (t *tap) Up() {
 // Message implements ingest.Tap.
 func (t *tap) Message(frames [][]byte, f ingest.Fate) {
 	t.within(journal.Message, uint64(f), frames...)
+}
+
+// mask returns the frames of a message without what they say of prompts.
+func (t *tap) mask(frames [][]byte) [][]byte {
+	out := t.masked[:0]
+	if _, ok := sequenceOf(frames); ok {
+		return append(out, frames[0], frames[1], t.masker.Mask(frames[2]))
+	}
+	for i, b := range frames {
+		// Nothing is known of a malformed message but its shape.
+		if i > 1 || len(b) > 8 {
+			b = nil
+		}
+		out = append(out, b)
+	}
+	return out
 }
 
 // Merged implements ingest.Tap.
@@ -264,6 +291,9 @@ func (t *tap) within(k journal.Kind, n uint64, data ...[]byte) {
 		}
 		t.write(r, journal.Up, 0) // it began in the middle of a link
 	}
+	if r.hashed && (k == journal.Message || k == journal.Reply) {
+		data = t.mask(data)
+	}
 	t.write(r, k, n, data...)
 }
 
@@ -282,7 +312,12 @@ func (t *tap) known(r *Recording) bool {
 	}
 	id, ok := r.join(t.feed)
 	if ok {
-		t.of, t.id = r, id
+		t.of, t.id, t.masker = r, id, nil
+		if s := t.feed.src; r.hashed {
+			t.masker = ingest.NewMasker(&ingest.Options{
+				Source: s.spec.ID, NoPythonRoot: s.spec.NoPythonRoot, BareMultimodal: s.spec.BareMM, Learned: &s.learned,
+			})
+		}
 	}
 	return ok
 }

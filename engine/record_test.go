@@ -152,6 +152,26 @@ func TestReplayGivesTheSameDump(t *testing.T) {
 		})
 	}
 
+	t.Run("without prompts", func(t *testing.T) {
+		// What was recorded is played beside a recording of hashes.
+		again := openEngine(t, Options{})
+		hashed := &file{}
+		second, err := again.Record(hashed, RecordOptions{Hashed: true, Wait: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := again.Replay(patience(t), f.reader(t), ReplayOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := second.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		got, report := replayed(t, hashed, Options{}, ReplayOptions{})
+		differ(t, "hashed", want, got)
+		if in := hashed.reader(t).Info(); in.Mode != journal.Hashed || report.Messages < 14 {
+			t.Errorf("%+v of %+v", report, in)
+		}
+	})
 	t.Run("cut off", func(t *testing.T) {
 		// The file as a crash leaves it: what is read is played.
 		whole := f.b.Bytes()

@@ -15,7 +15,6 @@ var errFault = errors.New("ingest: source fault")
 // apply decodes the batch at hand into the port and commits it. An error ends
 // the stream.
 func (s *Stream) apply(ctx context.Context, now time.Time, payload []byte) error {
-	s.tapApplies()
 	cause, err := s.fill(ctx, now, payload)
 	if errors.Is(err, shard.ErrBatchTooLong) && !s.pieces {
 		// Longer than the ring. What is published in pieces cannot be taken
@@ -30,6 +29,7 @@ func (s *Stream) apply(ctx context.Context, now time.Time, payload []byte) error
 			}
 		}
 	}
+	s.tapApplies() // now that it is known what it means, and before it is seen
 	if err != nil {
 		return s.fail(ctx, cause, err)
 	}

@@ -1,9 +1,6 @@
 package ingest
 
-import (
-	"context"
-	"encoding/binary"
-)
+import "context"
 
 // Tap sees what a stream does with what it receives, in the order in which it
 // does it: enough to do the same again without asking anybody. Its methods are
@@ -11,13 +8,14 @@ import (
 type Tap interface {
 	// Up says that a link begins.
 	Up()
-	// Message gives the frames of a message of the link, once it is dealt with.
+	// Message gives the frames of a message of the link: before it is visible, or
+	// once it is known that it will not be.
 	Message(frames [][]byte, f Fate)
-	// Merged says that the message with this sequence, held so far, is about to
-	// be applied.
+	// Merged says that the message with this sequence, held so far, is applied;
+	// it is not visible yet.
 	Merged(seq uint64)
-	// Replayed gives a batch that a replay has brought and that is about to be
-	// applied.
+	// Replayed gives a batch that a replay has brought and that is applied; it is
+	// not visible yet.
 	Replayed(seq uint64, payload []byte)
 	// Restarted says that what is applied next begins the history of a process
 	// that has shown itself to be another one, whatever its sequence.
@@ -67,25 +65,29 @@ func Tapped(o Options, t Tap) Options {
 type tapped struct {
 	Link
 	tap    Tap
-	frames [][]byte // of the message that the stream is at
-	fate   Fate
+	frames [][]byte // of the message that the stream is at, until the tap has it
+
+	// What is being applied, if it is not that message.
+	merging, replaying bool
+	seq                uint64
+	payload            []byte
 }
 
 func (l *tapped) Next() ([][]byte, error) {
-	l.settle()
+	l.tell(Dropped) // it was not applied
 	frames, err := l.Link.Next()
 	if err != nil {
 		l.tap.Down(err)
 		return nil, err
 	}
-	l.frames, l.fate = frames, Dropped
+	l.frames = frames
 	return frames, nil
 }
 
-// settle tells what became of the message that the stream was at.
-func (l *tapped) settle() {
+// tell tells what becomes of the message that the stream is at, once.
+func (l *tapped) tell(f Fate) {
 	if l.frames != nil {
-		l.tap.Message(l.frames, l.fate)
+		l.tap.Message(l.frames, f)
 		l.frames = nil
 	}
 }
@@ -100,32 +102,41 @@ func (s *Stream) tapped() *tapped {
 	return nil
 }
 
-// tapApplies notes that the batch at hand is being applied.
+// tapApplies notes that the batch at hand is applied.
 func (s *Stream) tapApplies() {
-	if t := s.tapped(); t != nil && t.frames != nil && len(t.frames) == 3 && len(t.frames[1]) == 8 && binary.BigEndian.Uint64(t.frames[1]) == s.seq {
-		t.fate = Dealt
+	t := s.tapped()
+	if t == nil {
+		return
 	}
+	switch {
+	case t.merging:
+		t.tap.Merged(t.seq)
+	case t.replaying:
+		t.tap.Replayed(t.seq, t.payload)
+	default:
+		t.tell(Dealt)
+	}
+	t.merging, t.replaying, t.payload = false, false, nil
 }
 
 // tapHeld notes that the message at hand is held.
 func (s *Stream) tapHeld() {
 	if t := s.tapped(); t != nil {
-		t.fate = Held
-		t.settle() // at once, for it may be merged at once
+		t.tell(Held)
 	}
 }
 
 // tapMerged notes that a message that was held is applied next.
 func (s *Stream) tapMerged(seq uint64) {
 	if t := s.tapped(); t != nil {
-		t.tap.Merged(seq)
+		t.merging, t.replaying, t.seq = true, false, seq
 	}
 }
 
 // tapReplayed notes that a batch of a replay is applied next.
 func (s *Stream) tapReplayed(seq uint64, payload []byte) {
 	if t := s.tapped(); t != nil {
-		t.tap.Replayed(seq, payload)
+		t.merging, t.replaying, t.seq, t.payload = false, true, seq, payload
 	}
 }
 
