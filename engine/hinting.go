@@ -150,7 +150,7 @@ func (k *querier) candidates(e *Engine, m *modelView, call *hint.Call) (size int
 	for i := range k.found {
 		f := &k.found[i]
 		hd := m.holders[f.holder]
-		if hd.rank != call.Target.Rank || hd.src.spec.ID != call.Target.Source {
+		if !hd.owns(call.Target.Place) {
 			continue
 		}
 		size = max(size, hd.blockSize())
@@ -159,21 +159,28 @@ func (k *querier) candidates(e *Engine, m *modelView, call *hint.Call) (size int
 		}
 		depth := f.tokens[hd.hintView()]
 		k.candidate(call, m, i, depth)
-		if c := &hd.candidate; c.Domain == hint.Worker || c.Projected && c.Attached && c.AttachedTo == call.Target.Place {
+		if hd.domain == hint.Worker || hd.candidate.Projected {
 			held = max(held, depth)
 		}
 	}
 	for i := range k.found {
 		f := &k.found[i]
 		hd := m.holders[f.holder]
-		depth := f.tokens[hd.hintView()]
-		if depth <= held || hd.rank == call.Target.Rank && hd.src.spec.ID == call.Target.Source {
-			continue
+		if depth := f.tokens[hd.hintView()]; depth > held && !hd.owns(call.Target.Place) {
+			k.candidate(call, m, i, depth)
 		}
-		k.candidate(call, m, i, depth)
 	}
 	call.Candidates = k.cands
 	return size
+}
+
+// owns reports whether what the holder has is a place's own: its worker's, or
+// that of the cache owner that is attached to it.
+func (h *holder) owns(at hint.Place) bool {
+	if h.domain == hint.CacheOwner {
+		return h.candidate.Attached && h.candidate.AttachedTo == at
+	}
+	return h.candidate.Place == at
 }
 
 // candidate lays out one finding.

@@ -204,7 +204,8 @@ type publisher struct {
 	pub     *zmtp.Publisher
 	topic   string
 	dialect dialect
-	next    uint64 // sequence of the next batch
+	next    uint64                           // sequence of the next batch
+	keep    func(seq uint64, payload []byte) // for replay, if set
 }
 
 func listen(t testing.TB, host string, d dialect) *publisher {
@@ -233,6 +234,9 @@ func (p *publisher) sendRaw(payload []byte) uint64 {
 	p.t.Helper()
 	seq := p.next
 	p.next++
+	if p.keep != nil {
+		p.keep(seq, payload)
+	}
 	if err := p.pub.Send([]byte(p.topic), binary.BigEndian.AppendUint64(nil, seq), payload); err != nil {
 		p.t.Fatal(err)
 	}

@@ -33,14 +33,21 @@ type stage struct {
 	source, target *worker
 	library        *pair.Library // the source's
 	fetcher        *pair.Target
-	sent           string // the request that carried the last hint
+	sent           string     // the request that carried the last hint
+	archives       []*archive // of the source's shards, if it keeps any
 }
 
 // newStage attaches both workers and lets the source store all four blocks on
 // the device, in the framework's host copies, and in the library's pool.
 func newStage(t *testing.T, name string, tp int, index func() tree.Interface, d dialect) *stage {
 	t.Helper()
-	s := &stage{engine: openEngine(t, Options{NewIndex: index}), host: ownAddress(t), dialect: d}
+	return newStageOf(t, name, tp, index, d, nil)
+}
+
+// newStageOf is newStage with replay endpoints behind the source's shards.
+func newStageOf(t *testing.T, name string, tp int, index func() tree.Interface, d dialect, archives []*archive) *stage {
+	t.Helper()
+	s := &stage{engine: openEngine(t, Options{NewIndex: index, Repair: RepairOptions{ProbeAfter: -1}}), host: ownAddress(t), dialect: d, archives: archives}
 	network := pair.NewNetwork(pair.Default)
 	t.Cleanup(network.Close)
 	control := "tcp://" + s.host + ":" + strconv.Itoa(hintPort)
@@ -54,7 +61,22 @@ func newStage(t *testing.T, name string, tp int, index func() tree.Interface, d 
 			src.Topic = name + "-" + id
 			src.Protocol = d.protocol
 			src.Hint = &HintConfig{WorkerType: "aggregated", Endpoint: control, Carrier: d.carrier.String()}
+			for i := range archives {
+				if id != "1" {
+					break
+				}
+				if tp == 1 {
+					src.Replay = archives[i].Addr()
+				} else {
+					src.ShardReplays = append(src.ShardReplays, archives[i].Addr())
+				}
+			}
 		})
+		for i := range archives {
+			if id == "1" {
+				w.shards[i].keep = archives[i].keep
+			}
+		}
 		w.say(t, event{clear: true}) // the barrier
 		return w
 	}
@@ -258,10 +280,49 @@ func TestAcceptanceVariants(t *testing.T) {
 					}
 					s.nothingFetched(t)
 				})
+				t.Run("H12/"+at, func(t *testing.T) { repairGap(t, tp, ix.make, d) })
 				t.Run("H13/"+at, func(t *testing.T) { evictInReverse(t, newStage(t, "H13", tp, ix.make, d)) })
 				t.Run("H14/"+at, func(t *testing.T) { restartEmpty(t, newStage(t, "H14", tp, ix.make, d)) })
 			}
 		}
+	}
+}
+
+// repairGap loses a batch that the source keeps for replay: while it is asked
+// for, nothing of the source is seen and there is no hint; when it has come, the
+// hint is K's.
+func repairGap(t *testing.T, tp int, index func() tree.Interface, d dialect) {
+	var archives []*archive
+	for range tp {
+		archives = append(archives, newArchive(t))
+	}
+	s := newStageOf(t, "H12", tp, index, d, archives)
+	s.evictFramework(t)
+	if h := s.hint(t); string(h.JSON) != messageK(s.host, "sel-7") {
+		t.Fatalf("before the gap: %s", outcome(h))
+	}
+	late := s.source.shards[tp-1]
+	open := archives[tp-1].hold()
+	late.lose(remove("CPU", "kvcr", chainNames[3])) // and back again:
+	late.send(event{names: chainNames[3:], parent: chainNames[2], hasParent: true, tokens: count(193, 256), medium: "CPU", owner: "kvcr"})
+	await(t, "the repair to begin", func() bool {
+		return freshnessOf(t, s.engine, "1", 0, hint.CacheOwner).State == Repairing
+	})
+	before := s.fetcher.Report()
+	s.noOwner(t)
+	if h := s.hint(t); outcome(h) != "no_longer_source" {
+		t.Errorf("while it is repaired: %s", outcome(h))
+	}
+	open()
+	s.source.settle(t)
+	await(t, "the repair to end", func() bool {
+		return freshnessOf(t, s.engine, "1", 0, hint.CacheOwner).State == Exact
+	})
+	if h := s.hint(t); outcome(h) != "1/0 cache_owner depth 4" || string(h.JSON) != messageK(s.host, "sel-7") {
+		t.Errorf("after the repair: %s\n%s", outcome(h), h.JSON)
+	}
+	if r := s.fetcher.Report(); r.Tokens != before.Tokens+192 || r.Failed != 0 {
+		t.Errorf("the target did %+v, before %+v", r, before)
 	}
 }
 

@@ -94,16 +94,22 @@ func (e *Engine) fetch(source string, rank int, by int64) error {
 	}
 }
 
+// peerOf finds what hints know of a place: of a source that was added, of a
+// worker that registered, or of a cache owner.
 func (e *Engine) peerOf(id string, rank int) (*peer, error) {
 	s, ok := e.sources.Load(id)
 	if !ok {
 		return nil, ErrUnknownSource
 	}
-	e.control.Lock()
-	defer e.control.Unlock()
-	for _, h := range s.holders {
-		if h.rank == rank {
-			return h.peer, nil
+	v := e.view.Load()
+	if v == nil {
+		return nil, ErrClosed
+	}
+	if m := v.model(s.spec.Model); m != nil {
+		for _, h := range m.holders {
+			if h.rank == rank && h.src.spec.ID == id {
+				return h.peer, nil
+			}
 		}
 	}
 	return nil, ErrUnknownRank

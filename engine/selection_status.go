@@ -40,8 +40,9 @@ type HintPeer struct {
 	// Target: it may be sent hints. Only workers are targets.
 	Target bool
 	// Serves: it may be named in hints, as far as it stands by itself; else WhyNot
-	// says why it is not: role, endpoint, state_agent, detached, or the state
-	// that withholds it. Whether it may serve a certain target, its reason says.
+	// says why it is not: role, endpoint, state_agent, detached, not_ready (its
+	// slot is behind its barrier), or the state that withholds it. Whether it may
+	// serve a certain target, that target's reason says.
 	Serves bool
 	WhyNot string
 	// Fetches and Waiting are the load that was told, Waiting -1 if unknown,
@@ -105,6 +106,8 @@ func (k *querier) peerStatus(e *Engine, m *modelView, i int, now time.Time) Hint
 		hp.WhyNot = hint.DetailStateAgent.String()
 	case h.domain == hint.CacheOwner && c.EngineLocal && !c.Attached:
 		hp.WhyNot = "detached"
+	case c.Hidden && f.State.answers():
+		hp.WhyNot = "not_ready"
 	case !k.mayServe(e, m, i):
 		hp.WhyNot = f.State.String()
 	default:
