@@ -34,8 +34,8 @@ type Control interface {
 	Register(ctx context.Context, reg Registration) (Lease, error)
 	// Renew extends a lease by its TTL. ErrUnknownLease if it is gone.
 	Renew(id string) (Lease, error)
-	// Release ends a registration; it returns when its owners are detached.
-	// Releasing what is gone is ErrUnknownLease.
+	// Release ends a registration; it returns when its owners are detached, with
+	// what went wrong meanwhile. Releasing what is gone is ErrUnknownLease.
 	Release(ctx context.Context, id string) error
 	// Serve registers, runs serve, and releases; it returns the first error of
 	// the three as the First of a *RegisterError, nil if there is none.

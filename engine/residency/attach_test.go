@@ -255,9 +255,18 @@ func TestFailures(t *testing.T) {
 	t.Run("5.3.2 the cache owner cannot be cleared", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, r *rig) {
 			attached(r, intent("a", 1, 11))
+			r.every(func(rt Route) {
+				if rt.Flags&CacheOwnerFailed != 0 && (rt.CacheOwnerReady || rt.State == Attached) {
+					t.Errorf("%+v", rt)
+				}
+			})
 			r.plane.fail("barrier cache_owner")
-			r.release("w1")
-			r.plane.during("barrier cache_owner", nil)
+			if err := r.Release(t.Context(), "w1"); err == nil || !strings.Contains(err.Error(), "cache_owner clear") {
+				t.Fatal(err)
+			}
+			if err := r.plane.empty(); err != nil { // nothing of it can be shown any more
+				t.Fatal(err)
+			}
 		})
 	})
 	t.Run("5.3.3 the worker cannot be cleared", func(t *testing.T) {
@@ -270,7 +279,9 @@ func TestFailures(t *testing.T) {
 				t.Fatalf("%v %v", s.State, s.Flags)
 			}
 			r.plane.during("barrier worker", nil)
-			r.release("w1")
+			if err := r.Release(t.Context(), "w1"); err == nil || !strings.Contains(err.Error(), "worker clear") {
+				t.Fatal(err)
+			}
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
@@ -408,9 +419,9 @@ func TestDetach(t *testing.T) {
 				return ctx.Err()
 			})
 			start := now()
-			r.release("w1")
-			if took := now().Sub(start); took != DefaultStopTimeout {
-				t.Fatalf("took %v", took)
+			err := r.Release(t.Context(), "w1")
+			if took := now().Sub(start); took != DefaultStopTimeout || !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("took %v: %v", took, err)
 			}
 			if s := r.slotOf("a"); s.State != Detached {
 				t.Fatal(s.State)

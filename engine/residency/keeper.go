@@ -40,6 +40,7 @@ type record struct {
 	failed  bool          // refused; not tried again unless registered again
 	served  chan struct{} // closed once it was attached or refused
 	err     error         // why it was refused
+	trouble error         // what went wrong when it was detached
 	gone    chan struct{} // closed when nothing of it is left
 }
 
@@ -410,7 +411,10 @@ func (k *keeper) shutIn(ctx context.Context, why string) error {
 	r.mu.Unlock()
 	var failed []error
 	if a != nil {
-		if err := r.retry(ctx, func() error { return r.plane.Withdraw(ctx, *a) }); err != nil {
+		// Not all of the time: the rest must be done, too.
+		most, end := context.WithTimeout(ctx, r.opt.CleanupTimeout-min(2*r.opt.StopTimeout, r.opt.CleanupTimeout/2))
+		err := r.retry(most, func() error { return r.plane.Withdraw(most, *a) })
+		if end(); err != nil {
 			failed = append(failed, fmt.Errorf("withdraw: %w", err))
 		}
 	}
@@ -445,8 +449,12 @@ func (k *keeper) detach(why string) {
 	}
 	r.mu.Unlock()
 	_, unclear := k.barriers(ctx, generation, cleared)
-	k.trouble(errors.Join(err, unclear))
+	err = errors.Join(err, unclear)
+	k.trouble(err)
 	r.mu.Lock()
+	if s.record != nil {
+		s.record.trouble = errors.Join(s.record.trouble, err)
+	}
 	s.detached(why)
 	r.touch(s)
 	r.mu.Unlock()

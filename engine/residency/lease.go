@@ -24,6 +24,7 @@ type lease struct {
 	giveUp  context.CancelCauseFunc // of the task that registers
 	started chan struct{}           // closed when that task has ended
 	ended   chan struct{}           // closed when nothing is left of the lease
+	undone  error                   // what went wrong by then
 }
 
 // live reports whether the worker of the lease counts. mu is held.
@@ -85,7 +86,7 @@ func (r *Registry) Release(ctx context.Context, id string) error {
 	r.mu.Unlock()
 	select {
 	case <-l.ended:
-		return nil
+		return l.undone
 	case <-ctx.Done():
 		return fmt.Errorf("residency: lease %q has not ended: %w", id, context.Cause(ctx))
 	}
@@ -135,6 +136,9 @@ func (r *Registry) undo(l *lease) []error {
 		r.mu.Unlock()
 		select {
 		case <-rec.gone:
+			if rec.trouble != nil { // its keeper has let go of it
+				failed = append(failed, &RankError{Rank: rec.Worker.Rank, Owner: rec.Owner, Err: rec.trouble})
+			}
 		case <-ctx.Done():
 			err := &RankError{Rank: rec.Worker.Rank, Owner: rec.Owner, Err: fmt.Errorf("was not detached: %w", context.Cause(ctx))}
 			r.opt.Logger.Warn("an intent is left behind", "lease", l.ID, "error", err)
@@ -142,6 +146,7 @@ func (r *Registry) undo(l *lease) []error {
 		}
 	}
 	r.mu.Lock()
+	l.undone = errors.Join(failed...)
 	delete(r.leases, l.ID)
 	l.scope.leases--
 	r.settleScope(l.scope)

@@ -223,7 +223,7 @@ func (r *Registry) start(ctx context.Context, l *lease) {
 		// Cancelled first. What a step made of it is consumed; a failure of its
 		// own that came late is told, but not in the first one's place.
 		e.First = cause
-		if !onlyEnded(failed) {
+		if !onlyEnded(failed) && !errors.Is(failed, cause) {
 			e.Secondary = append(e.Secondary, failed)
 		}
 	}
@@ -297,9 +297,6 @@ func (r *Registry) completes(ctx context.Context, l *lease) error {
 		}
 	}
 	l.complete = true
-	for _, s := range slots {
-		s.proven = true
-	}
 	again := r.commit(slots, at, said)
 	r.renew(l)
 	close(l.started)
@@ -332,6 +329,13 @@ func (r *Registry) handOver(ctx context.Context, l *lease) (Lease, error) {
 		r.endLater(l, context.Cause(ctx))
 	}
 	failed, why, public := l.err, l.ending, l.public()
+	if failed == nil && why == nil {
+		for _, rec := range l.records {
+			if s := rec.keeper.slot; s != nil && s.record == rec {
+				s.proven = true
+			}
+		}
+	}
 	r.mu.Unlock()
 	switch {
 	case failed != nil:

@@ -37,7 +37,7 @@ type Options struct {
 	// 0: 2 s.
 	StopTimeout time.Duration
 	// RetryMin and RetryMax bound the doubling delay between two attempts to
-	// withdraw a record. 0: 100 ms and 5 s.
+	// withdraw a record, which are given up in time to do the rest of a clean-up. 0: 100 ms and 5 s.
 	RetryMin, RetryMax time.Duration
 	// AmbiguityWait is how long a registration waits for its owner to be claimed
 	// by it alone, such as a restarted worker for the lease of its former life.

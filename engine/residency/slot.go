@@ -23,7 +23,7 @@ type slot struct {
 	record     *record     // whose attachment it is, or was until the slot is detached
 	culprit    uint64      // incarnation that earned the flags
 	hint       *HintSource // of the last intent
-	proven     bool        // a complete registration was served: there may be entries worth keeping
+	proven     bool        // a registration was handed over: there may be entries worth keeping
 
 	// changes counts what puts a verdict in doubt; see Registry.judge.
 	changes uint64
