@@ -38,6 +38,10 @@ func (s *Stream) tick(ctx context.Context) error {
 	now := time.Now()
 	if at := s.repair.askAt; s.repair.active {
 		switch {
+		case s.repair.idle:
+			// Nobody could be asked, and nothing has come since. Perhaps now.
+			s.repair.idle = false
+			return s.schedule(ctx)
 		case at.IsZero():
 			return nil
 		case now.Before(at):
@@ -109,11 +113,11 @@ func (s *Stream) armProbe() {
 // did not come: what is lost at the end of a burst shows at no later message.
 func (s *Stream) probe(now time.Time) {
 	o := &s.opt.Repair
-	if s.fenced || s.errand != nil || o.Endpoint == "" || o.ProbeAfter <= 0 || !s.connected.Load() {
-		return
+	if o.Endpoint == "" || o.ProbeAfter <= 0 || !s.connected.Load() {
+		return // the next connection begins again
 	}
-	if _, applied := s.machine.Applied(); !applied {
-		s.arm(o.ProbeAfter)
+	if _, applied := s.machine.Applied(); !applied || s.fenced || s.errand != nil {
+		s.arm(max(s.quiet, o.ProbeAfter))
 		return
 	}
 	if last := s.message.Load(); last != s.probed {

@@ -286,8 +286,7 @@ func (s *Stream) asked(ctx context.Context, done *replay.Item) error {
 			s.linkProven()
 			return nil
 		case r.toEnd && !holding:
-			// Nothing to go by: the next live message will tell.
-			r.idle = true
+			s.idle() // nothing to go by
 			return nil
 		case time.Since(r.progress) > s.opt.Repair.Silence:
 			return s.failRepair(ctx, failSilence)
@@ -357,7 +356,7 @@ func (s *Stream) surrender(ctx context.Context) error {
 	for r.active {
 		n, ok := r.held.first()
 		if !ok {
-			r.idle = true
+			s.idle()
 			return nil
 		}
 		if n > s.machine.Next() {
@@ -370,6 +369,17 @@ func (s *Stream) surrender(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// idle leaves a repair, hidden, to the next live message, or to another attempt
+// if there is none for long.
+func (s *Stream) idle() {
+	s.repair.idle = true
+	wait := maxProbeAfter
+	if c := s.opt.Repair.Cooldown; c > 0 {
+		wait = c
+	}
+	s.arm(wait)
 }
 
 // completes reports whether the batch at hand is the last that a repair waits
@@ -422,8 +432,11 @@ func (s *Stream) entire(d Domain) bool {
 	return any
 }
 
-// endRepair forgets a repair, whatever became of it.
+// endRepair forgets a repair, whatever became of it. From here on the publisher
+// may be quiet for as long as it likes: the timer was the repair's.
 func (s *Stream) endRepair() {
 	s.dismiss()
 	s.repair = repair{}
+	s.quiet = 0
+	s.armProbe()
 }

@@ -245,7 +245,7 @@ func (f *fetch) take(ctx context.Context, r reply) (out Outcome, again bool, err
 		case !f.o.Witness.Same(r.payload):
 			return Stranger, false, errStop
 		}
-		f.proven = true
+		f.proven, f.gave = true, true
 		return 0, false, f.box.Put(ctx, Item{Kind: Vouched})
 	}
 	switch {

@@ -220,7 +220,15 @@ func TestFetch(t *testing.T) {
 			}
 			a.old(9)
 			a.oldEnd()
-		}, Options{Witness: same}, "vouched, lost before 9, from 9, to 9, done: ended", []uint64{4}},
+		}, Options{Witness: same}, "vouched, lost before 9, from 9, to 9, done: ended", []uint64{4, 5}},
+		{"loses what comes behind the witness", 5, func(a ask) {
+			if a.n == 0 {
+				a.old(4, 9)
+			} else {
+				a.old(span(a.from, 9)...)
+			}
+			a.oldEnd()
+		}, Options{Witness: same}, "vouched, from 5, to 9, done: ended", []uint64{4, 5}},
 		{"another's batch in the place of the witness", 5, func(a ask) {
 			_ = a.reply(nil, seq8(4), []byte("other"))
 			a.old(5)

@@ -26,6 +26,10 @@ type court struct {
 	fleet   *fleet.Fleet
 	streams []*stream
 	tally   *tally
+	// lossy: sources are withheld now and then, for something of them is
+	// missing. What is withheld is not held: a target's threshold is 0 then,
+	// and another may serve, or nobody.
+	lossy bool
 }
 
 func newCourt(f *fleet.Fleet, t *tally) *court {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/cairn-kv/cairn/engine"
 	"github.com/cairn-kv/cairn/perf/fleet"
 )
 
@@ -26,6 +27,9 @@ type Options struct {
 	Engines []fleet.Engine
 	// Break falsifies what the fleet publishes, to see the judge notice.
 	Break fleet.Break
+	// Loss loses messages on the way. The engines keep them for replay, so
+	// nothing is lost for good, and all is exact again in the end.
+	Loss fleet.Loss
 	// Seed makes the fleet's and the router's choices repeatable, as far as
 	// the scheduler lets them.
 	Seed uint64
@@ -62,4 +66,24 @@ func (o *Options) fill() {
 	if o.Rest <= 0 {
 		o.Rest = DefaultRest
 	}
+}
+
+// lossy reports whether messages are lost.
+func (o *Options) lossy() bool { return o.Loss != fleet.Loss{} }
+
+// replay is how many batches a stream keeps for replay.
+func (o *Options) replay() int {
+	if !o.lossy() {
+		return 0
+	}
+	return 10_000 // as vLLM does
+}
+
+// repair is how what was lost is asked for: by far more often than an engine's
+// replay socket should be, since losses are the point.
+func (o *Options) repair() engine.RepairOptions {
+	if !o.lossy() {
+		return engine.RepairOptions{}
+	}
+	return engine.RepairOptions{Cooldown: -1, ProbeAfter: 200 * time.Millisecond}
 }

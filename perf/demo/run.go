@@ -30,7 +30,7 @@ func Run(ctx context.Context, o Options, out io.Writer) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	f, err := fleet.New(fleet.Config{Engines: o.Engines, Seed: o.Seed, Break: o.Break})
+	f, err := fleet.New(fleet.Config{Engines: o.Engines, Seed: o.Seed, Break: o.Break, Loss: o.Loss, Replay: o.replay()})
 	if err != nil {
 		return Summary{}, err
 	}
@@ -39,7 +39,7 @@ func Run(ctx context.Context, o Options, out io.Writer) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	e, err := follow(ctx, sources)
+	e, err := follow(ctx, sources, o.repair())
 	if err != nil {
 		if ctx.Err() != nil {
 			return Summary{Interrupted: true}, f.Close()
@@ -73,8 +73,8 @@ func finish(s *Summary, o Options, out io.Writer) error {
 }
 
 // follow opens an engine on the fleet's sources.
-func follow(ctx context.Context, sources []fleet.Source) (*engine.Engine, error) {
-	e, err := engine.Open(engine.Options{})
+func follow(ctx context.Context, sources []fleet.Source, repair engine.RepairOptions) (*engine.Engine, error) {
+	e, err := engine.Open(engine.Options{Repair: repair})
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +82,11 @@ func follow(ctx context.Context, sources []fleet.Source) (*engine.Engine, error)
 		es := engine.Source{ID: s.ID, Model: s.Model, Ranks: s.Ranks, Protocol: s.Protocol}
 		if len(s.Endpoints) == 1 {
 			es.Endpoint = s.Endpoints[0]
+			if s.Replays != nil {
+				es.Replay = s.Replays[0]
+			}
 		} else {
-			es.Shards = s.Endpoints
+			es.Shards, es.ShardReplays = s.Endpoints, s.Replays
 		}
 		if s.Role != "" {
 			es.Hint = &engine.HintConfig{WorkerType: s.Role, Endpoint: s.HintEndpoint}
@@ -106,6 +109,7 @@ func drive(ctx context.Context, o Options, out io.Writer, trace []fleet.Arrival,
 		return Summary{}, err
 	}
 	t := &traffic{court: newCourt(f, &tally{}), engine: e, trace: trace, limit: uint64(max(o.Requests, 0)), recent: make([]asked, o.Rest)}
+	t.lossy = o.lossy()
 	begun := time.Now()
 	running, stop := context.WithTimeout(ctx, o.Duration)
 	defer stop()

@@ -178,7 +178,7 @@ func TestLiesAreNotBelieved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := follow(ctx, sources)
+		e, err := follow(ctx, sources, engine.RepairOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

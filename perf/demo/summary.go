@@ -35,6 +35,18 @@ type Summary struct {
 		Cleared uint64  `json:"cache_resets"`
 	} `json:"published"`
 
+	// Repairs are what came of messages that were lost on the way.
+	Repairs struct {
+		Lost     uint64 `json:"batches_lost"`
+		Cuts     uint64 `json:"connections_cut"`
+		Whole    uint64 `json:"whole"` // repairs that brought everything
+		Partial  uint64 `json:"partial"`
+		Failed   uint64 `json:"failed"`
+		Replayed uint64 `json:"batches_replayed"`
+		Requests uint64 `json:"requests"`
+		Tails    uint64 `json:"tails"` // losses that no later message showed
+	} `json:"repairs"`
+
 	Requests uint64  `json:"requests"`
 	Rate     float64 `json:"requests_per_second"`
 	Hit      float64 `json:"deepest_share"` // tokens held by the deepest holder, of all
@@ -92,6 +104,8 @@ func summarize(t *tally, f *fleet.Fleet, e *engine.Engine, took time.Duration) S
 	p.Batches, p.Events, p.Rate = fs.Batches, fs.Events, float64(fs.Events)/took.Seconds()
 	p.Stored, p.Evicted, p.Demoted = fs.Stored, fs.Evicted, fs.Demoted
 	p.Copies, p.Holes, p.Cleared = fs.Copies, fs.Holes, fs.Cleared
+	s.Repairs.Lost, s.Repairs.Cuts = fs.Lost, fs.Cuts
+	s.repairs(e)
 	s.Requests = t.requests.Load()
 	s.Rate = float64(s.Requests) / took.Seconds()
 	if n := t.tokens.Load(); n > 0 {
@@ -115,6 +129,31 @@ func summarize(t *tally, f *fleet.Fleet, e *engine.Engine, took time.Duration) S
 	s.Fetches.Bytes = s.Fetches.Tokens * uint64(pair.Default.TokenBytes())
 	s.False, s.Examples = t.falses.Load(), t.told()
 	return s
+}
+
+// repairs adds up what the streams counted.
+func (s *Summary) repairs(e *engine.Engine) {
+	r := &s.Repairs
+	for _, src := range e.Sources() {
+		for _, st := range src.Streams {
+			for _, c := range st.Counters {
+				switch {
+				case c.Name == "repairs" && c.Reason == "whole":
+					r.Whole += c.Value
+				case c.Name == "repairs" && c.Reason == "partial":
+					r.Partial += c.Value
+				case c.Name == "repairs_failed":
+					r.Failed += c.Value
+				case c.Name == "replayed_batches":
+					r.Replayed += c.Value
+				case c.Name == "replay_requests":
+					r.Requests += c.Value
+				case c.Name == "tails_lost":
+					r.Tails += c.Value
+				}
+			}
+		}
+	}
 }
 
 // reasons lists the outcomes that were met.
