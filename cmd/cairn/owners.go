@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cairn-kv/cairn/engine/identity"
 )
 
 // owners is the part of /v1/owners that the tables show.
@@ -122,15 +124,19 @@ func (o *owners) print(w io.Writer, wide bool) error {
 	if wide {
 		short = func(s string) string { return s }
 	}
+	t := tables{w: w, begun: len(o.Owners) == 0}
 	if len(o.Owners) == 0 {
 		fmt.Fprintln(w, "no source is followed")
 	}
 	var rows [][]string
 	for _, h := range o.Owners {
-		rows = append(rows, []string{h.Source, strconv.Itoa(h.Rank), h.Domain, h.Model, strconv.Itoa(h.BlockSize),
+		source := h.Source
+		if _, err := identity.ParseCacheOwnerID(source); err == nil {
+			source = short(source)
+		}
+		rows = append(rows, []string{source, strconv.Itoa(h.Rank), h.Domain, h.Model, strconv.Itoa(h.BlockSize),
 			h.Freshness.mark(), h.Freshness.span(), ms(int64(h.Freshness.LagMS)), ms(int64(h.Freshness.AgeMS))})
 	}
-	t := tables{w: w}
 	t.table("", "SOURCE RANK DOMAIN MODEL BLOCK STATE APPLIED LAG AGE", rows)
 	rows = nil
 	for _, s := range o.Slots {

@@ -9,7 +9,9 @@ import (
 )
 
 const ownersAnswer = `{"owners":[
- {"source":"w1","rank":0,"domain":"worker","model":"m","block_size":64,"freshness":{"state":"exact","seq":41,"applied":[41,41],"lag_ms":0,"age_ms":12}}],
+ {"source":"w1","rank":0,"domain":"worker","model":"m","block_size":64,"freshness":{"state":"exact","seq":41,"applied":[41,41],"lag_ms":0,"age_ms":12}},
+ {"source":"01010101010101010101010101010101:02020202020202020202020202abcdef/00000000000000ff/00000000000000000000000000000001","rank":0,"domain":"cache_owner","model":"m","block_size":64,
+  "freshness":{"state":"exact","seq":41,"applied":[40,41],"lag_ms":2500,"age_ms":12000}}],
 "slots":[
  {"owner":"01010101010101010101010101010101:02020202020202020202020202abcdef/00000000000000ff/00000000000000000000000000000001","slot":1,"rank":0,"model":"m",
   "state":"attached","outcome":"ready","schedulable":true,"hint_ready":true,"generation":2,"intents":[9007199254740991],
@@ -21,8 +23,9 @@ const ownersAnswer = `{"owners":[
  {"id":"p1","protocol":"framework_v1","complete":false,"idle_ms":0,"renewals":0}],
 "file":{"path":"workers.json","loaded":true,"workers":2,"problem":"body \"\": is no JSON","failed":{"w9":"no free slot"}}}`
 
-const ownersTables = `SOURCE  RANK  DOMAIN  MODEL  BLOCK  STATE  APPLIED  LAG  AGE
-w1      0     worker  m      64     exact  41       0s   12ms
+const ownersTables = `SOURCE                           RANK  DOMAIN       MODEL  BLOCK  STATE  APPLIED  LAG   AGE
+w1                               0     worker       m      64     exact  41       0s    12ms
+…010101:…abcdef/…0000ff/…000001  0     cache_owner  m      64     exact  40–41    2.5s  12s
 
 slots of cache owners:
 OWNER                            RANK  STATE                               OUTCOME      HINT  GEN  WORKER                INCARNATION       LEASE  IDLE  REASON
@@ -69,6 +72,10 @@ func TestOwners(t *testing.T) {
 	}
 	if got := show("--json"); got != ownersAnswer {
 		t.Errorf("json: %s", got)
+	}
+	answer = `{"owners":[],"workers":[{"id":"p1"}]}`
+	if got := show(); !strings.HasPrefix(got, "no source is followed\n\nregistered workers:\n") {
+		t.Errorf("tables stand together: %q", got)
 	}
 	answer = `{"owners":[]}`
 	if got := show(); got != "no source is followed\n" {

@@ -46,6 +46,16 @@ func publishAt(t *testing.T, host string) *zmtp.Publisher {
 	return p
 }
 
+// ask runs a command inside the test, which is much sooner done than a process.
+func ask(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, errs strings.Builder
+	if code := run(args, nil, &out, &errs); code != exitOK {
+		t.Fatalf("cairn %s: exit %d\n%s", strings.Join(args, " "), code, errs.String())
+	}
+	return out.String()
+}
+
 // until waits for something that a command prints. Other processes give no
 // event to wait for.
 func until(t *testing.T, what string, show func() string, ok func(string) bool) {
@@ -97,10 +107,10 @@ func TestRegisteredWorker(t *testing.T) {
 	leave := s.register(t, worker)
 	send(t, p, 0, stored(11, 12))
 	s.applied(t, "w1", 0, 0)
-	if out := cairn(t, "query", "--server", s.url, "--model", "m", "--tokens", "1,2,3,4,5,6,7,8,9"); !strings.Contains(out, "w1") || !strings.Contains(out, " 8 ") {
+	if out := ask(t, "query", "--server", s.url, "--model", "m", "--tokens", "1,2,3,4,5,6,7,8,9"); !strings.Contains(out, "w1") || !strings.Contains(out, " 8 ") {
 		t.Errorf("query printed\n%s", out)
 	}
-	owners := func() string { return cairn(t, "owners", "--server", s.url) }
+	owners := func() string { return ask(t, "owners", "--server", s.url) }
 	if out := owners(); !strings.Contains(out, "registered workers:") || !strings.Contains(out, "w1  plain") {
 		t.Errorf("owners printed\n%s", out)
 	}
@@ -126,7 +136,7 @@ func TestWorkersFile(t *testing.T) {
 	}
 	write(`{"workers": [{"id": "w1", "model": "m", "ranks": [{"dp_rank": 0, "raw_zmq_endpoint": "tcp://localhost:5557"}]}]}`)
 	s := startServe(t, "", "--workers-file", file)
-	owners := func() string { return cairn(t, "owners", "--server", s.url) }
+	owners := func() string { return ask(t, "owners", "--server", s.url) }
 	until(t, "the refusal of loopback", owners, func(out string) bool {
 		return strings.Contains(out, "loopback or bind-only: a separate host would subscribe to itself")
 	})
@@ -195,12 +205,12 @@ func TestRegisteredOwners(t *testing.T) {
 		}
 	}
 	hint := func() string {
-		return cairn(t, "hint", "--server", s.url, "--model", "m", "--tokens", "1,2,3,4,5,6,7,8,9", "--target", "18", "--json")
+		return ask(t, "hint", "--server", s.url, "--model", "m", "--tokens", "1,2,3,4,5,6,7,8,9", "--target", "18", "--json")
 	}
 	until(t, "the hint", hint, func(out string) bool {
 		return strings.Contains(out, fmt.Sprintf(`"source_control_endpoint":"tcp://%s:23280","block_hashes":[9007199254740993,18446744073709551615]`, host))
 	})
-	owners := func() string { return cairn(t, "owners", "--server", s.url) }
+	owners := func() string { return ask(t, "owners", "--server", s.url) }
 	if out := owners(); strings.Count(out, " attached  ready ") != 2 || !strings.Contains(out, "w17  1 owners  complete") {
 		t.Errorf("owners printed\n%s", out)
 	}
