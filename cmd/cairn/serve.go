@@ -10,8 +10,10 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,8 +46,14 @@ vLLM publishes with --kv-events-config '{"enable_kv_cache_events": true,
 "publisher": "zmq", "endpoint": "tcp://*:5557"}', SGLang with --kv-events-config
 '{"publisher": "zmq", "endpoint": "tcp://*:5557"}'.
 
-Every setting but the sources can be given three ways; the later wins: in the
-file, as an environment variable (CAIRN_LISTEN, CAIRN_LOG_LEVEL, …), as a flag.
+vLLM's publisher connects instead if its endpoint names a host: then listen.
+
+  listeners:
+    - {id: fleet, bind: "tcp://*:5557", topic: "kv@{source}@{model}"}
+
+Every setting but sources and listeners can be given three ways; the later
+wins: in the file, as an environment variable (CAIRN_LISTEN, CAIRN_LOG_LEVEL,
+…), as a flag.
 
 Routes: POST /v1/match, POST /v1/hint, GET /v1/owners, GET /v1/sources,
 GET /health, GET /ready, GET /metrics; with --registration also PUT and DELETE
@@ -202,9 +210,18 @@ func serve(ctx context.Context, conf config.Config, log *slog.Logger) (err error
 			return fmt.Errorf("source %q: %w", source.ID, err)
 		}
 	}
+	// Behind the sources, whose names are theirs whoever connects first.
+	for _, l := range conf.Listeners {
+		if err := e.Listen(ctx, l); err != nil {
+			return fmt.Errorf("listener %q: %w", l.ID, err)
+		}
+		if open(l.Bind) && len(l.Users) == 0 {
+			log.Warn("whoever can reach this listener may publish (no users)", "listener", l.ID, "bind", l.Bind)
+		}
+	}
 	workers.start()
 	log.Info("serving", "listen", addr, "tls", tlsConfig != nil, "token", conf.TokenFile != "",
-		"sources", len(conf.Sources), "shards", conf.Shards, "content_hashes", content.Scheme,
+		"sources", len(conf.Sources), "listeners", len(conf.Listeners), "shards", conf.Shards, "content_hashes", content.Scheme,
 		"block_sizes", "learned from events", "version", thisBuild().Version)
 	select {
 	case <-ctx.Done():
@@ -213,6 +230,17 @@ func serve(ctx context.Context, conf config.Config, log *slog.Logger) (err error
 	case err := <-s.failed:
 		return err
 	}
+}
+
+// open reports whether other machines can reach an endpoint that is bound.
+func open(bind string) bool {
+	address, tcp := strings.CutPrefix(bind, "tcp://")
+	host, _, err := net.SplitHostPort(address)
+	if !tcp || err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return err != nil || !ip.IsLoopback() // a name may be any address
 }
 
 // handlers makes the routes, and what protects them.

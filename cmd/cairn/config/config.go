@@ -54,8 +54,9 @@ type Config struct {
 	WorkersFile  string
 	MaxSlots     int
 
-	Log     Log
-	Sources []engine.Source
+	Log       Log
+	Sources   []engine.Source
+	Listeners []engine.Listener
 }
 
 // Log says how much is logged, and how.

@@ -307,9 +307,25 @@ func TestSettingsAreDocumented(t *testing.T) {
 			t.Errorf("no row %s", row)
 		}
 	}
+	_, listeners, _ := strings.Cut(string(text), "\n## Listeners\n")
 	for _, key := range append(sourceKeys[:len(sourceKeys)-1:len(sourceKeys)-1], "hint.worker_type", "hint.endpoint", "hint.stride") {
 		if !strings.Contains(string(text), "\n| `"+key+"` |") {
 			t.Errorf("no row of the source's key %s", key)
+		}
+	}
+	for _, key := range listenerKeys {
+		if !strings.Contains(listeners, "\n| `"+key+"`") && !strings.Contains(listeners, "`, `"+key+"`") {
+			t.Errorf("no row of the listener's key %s", key)
+		}
+	}
+	l := defaultListener()
+	for _, row := range []string{
+		fmt.Sprintf("`max_sources` | `%d`", l.MaxSources), fmt.Sprintf("`forget_after` | `%v`", l.ForgetAfter),
+		fmt.Sprintf("`max_connections` | `%d`", l.MaxConns), fmt.Sprintf("`max_message` | `%s`", formatBytes(int64(l.MaxMessage))),
+		fmt.Sprintf("`max_memory` | `%s`", formatBytes(l.MaxMemory)), fmt.Sprintf("`handshake_timeout` | `%v`", l.HandshakeTimeout),
+	} {
+		if !strings.Contains(listeners, row) {
+			t.Errorf("no row %s", row)
 		}
 	}
 }
@@ -318,6 +334,7 @@ func TestSettingsAreDocumented(t *testing.T) {
 // printed and read back as the same.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(good))
+	f.Add([]byte(goodListeners))
 	f.Add([]byte("sources: [{id: 7, model: [m], shards: {a: 1}}]\nlog: &a {level: *a}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := Parse("f.yaml", data)

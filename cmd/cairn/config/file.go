@@ -134,7 +134,7 @@ func rootKeys() []string {
 			keys = append(keys, Settings[i].Key)
 		}
 	}
-	return append(keys, "log", "sources")
+	return append(keys, "log", "sources", "listeners")
 }
 
 func (r *reader) root(c *Config, n ast.Node) {
@@ -147,6 +147,9 @@ func (r *reader) root(c *Config, n ast.Node) {
 			return true
 		case "sources":
 			r.sources(c, v)
+			return true
+		case "listeners":
+			r.listeners(c, v)
 			return true
 		}
 		return !strings.Contains(key, ".") && r.setting(c, key, v)

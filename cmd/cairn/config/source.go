@@ -14,8 +14,8 @@ import (
 )
 
 var sourceKeys = []string{
-	"id", "model", "endpoint", "shards", "push", "replay", "ranks", "protocol", "topic",
-	"policy", "main_group", "first_seq", "python_root", "mm_ids", "hint",
+	"id", "model", "endpoint", "shards", "push", "discover", "replay", "shard_replays", "plain",
+	"ranks", "protocol", "topic", "policy", "main_group", "first_seq", "python_root", "mm_ids", "hint",
 }
 
 // Words of the enumerations that only the file has; those of the engine are
@@ -32,95 +32,131 @@ func (r *reader) sources(c *Config, n ast.Node) {
 		return
 	}
 	for i, v := range list.Values {
-		c.Sources = append(c.Sources, r.source(v, fmt.Sprintf("sources[%d]", i)))
+		at := places{}
+		before := len(r.problems)
+		path := fmt.Sprintf("sources[%d]", i)
+		s := r.source(v, path, "", at)
+		if len(r.problems) == before {
+			r.engine(path, s.Validate(), at)
+		}
+		c.Sources = append(c.Sources, s)
 	}
 }
 
-// source reads one entry. Types are checked here; what the values may be is
-// the engine's to say, in its own words, once all of them are readable.
-func (r *reader) source(n ast.Node, path string) engine.Source {
+// places are where in the file fields stand, by the engine's name for them: the
+// whole, under "", and its fields, such as hint or sources[1].model.
+type places map[string]ast.Node
+
+// find returns the node of a field, or of what it is part of.
+func (p places) find(field string) ast.Node {
+	for field != "" && p[field] == nil {
+		field = field[:max(strings.LastIndexAny(field, ".["), 0)]
+	}
+	return p[field]
+}
+
+// source reads one entry; name is what the engine calls it. Types are checked
+// here; what the values may be is the engine's to say, in its own words, once
+// all of them are readable.
+func (r *reader) source(n ast.Node, path, name string, at places) engine.Source {
 	s := defaultSource()
-	at := map[string]ast.Node{}
-	before := len(r.problems)
+	at[name] = n
 	r.mapping(n, path, sourceKeys, func(key string, v ast.Node) bool {
-		at[key] = v
+		at[join(name, key)] = v
 		p := join(path, key)
 		switch key {
 		case "id":
 			r.text(v, p, &s.ID)
-		case "model":
-			r.text(v, p, &s.Model)
 		case "endpoint":
 			r.text(v, p, &s.Endpoint)
 		case "shards":
-			r.endpoints(v, p, &s.Shards)
+			r.endpoints(v, p, "TP shard", &s.Shards)
 		case "push":
 			r.truth(v, p, &s.Push)
+		case "discover":
+			s.Discover = r.discovery(v, p, join(name, key), at)
 		case "replay":
 			r.text(v, p, &s.Replay)
+		case "shard_replays":
+			r.endpoints(v, p, "TP shard", &s.ShardReplays)
+		case "plain":
+			s.Plain = r.plain(v, p)
 		case "ranks":
 			r.whole(v, p, 1, engine.DefaultMaxRanks, func(n uint64) { s.Ranks = int(n) })
-		case "protocol":
-			r.text(v, p, &s.Protocol)
 		case "topic":
 			r.text(v, p, &s.Topic)
-		case "policy":
-			r.word(v, p, policies, func(i int) { s.Policy = tree.Policy(i) })
-		case "main_group":
-			r.whole(v, p, 0, math.MaxInt32, func(n uint64) { s.MainGroup = int(n) })
-		case "first_seq":
-			r.whole(v, p, 0, 1, func(n uint64) { s.FirstSeq = n })
-		case "python_root":
-			root := true
-			r.truth(v, p, &root)
-			s.NoPythonRoot = !root
-		case "mm_ids":
-			r.word(v, p, mmIDs, func(i int) { s.BareMM = mmIDs[i] == "bare" })
 		case "hint":
 			s.Hint = r.hint(v, p)
 		default:
-			return false
+			return r.dialect(key, v, p, &s)
 		}
 		return true
 	})
-	if len(r.problems) == before {
-		r.engine(n, path, &s, at)
-	}
 	return s
 }
 
-// engine lets the engine judge a source, and says where in the file what it
-// found stands.
-func (r *reader) engine(n ast.Node, path string, s *engine.Source, at map[string]ast.Node) {
-	err := s.Validate()
-	if err == nil {
-		return
+// dialectKeys are what the publishers of a listener have in common.
+var dialectKeys = []string{"model", "protocol", "policy", "main_group", "first_seq", "python_root", "mm_ids"}
+
+// dialect reads a key of dialectKeys; false if it is none.
+func (r *reader) dialect(key string, v ast.Node, p string, s *engine.Source) bool {
+	switch key {
+	case "model":
+		r.text(v, p, &s.Model)
+	case "protocol":
+		r.text(v, p, &s.Protocol)
+	case "policy":
+		r.word(v, p, policies, func(i int) { s.Policy = tree.Policy(i) })
+	case "main_group":
+		r.whole(v, p, 0, math.MaxInt32, func(n uint64) { s.MainGroup = int(n) })
+	case "first_seq":
+		r.whole(v, p, 0, 1, func(n uint64) { s.FirstSeq = n })
+	case "python_root":
+		root := true
+		r.truth(v, p, &root)
+		s.NoPythonRoot = !root
+	case "mm_ids":
+		r.word(v, p, mmIDs, func(i int) { s.BareMM = mmIDs[i] == "bare" })
+	default:
+		return false
 	}
-	var f *engine.FieldError
-	if !errors.As(err, &f) {
-		r.add(n, path, "", err)
-		return
-	}
-	field := f.Field
-	if i := strings.IndexAny(field, ".["); i >= 0 {
-		field = field[:i]
-	}
-	if v := at[field]; v != nil {
-		n = v
-	}
-	// Some of the engine's words begin with the value, which stands there already.
-	r.add(n, join(path, f.Field), f.Value+":", errors.New(strings.TrimPrefix(f.Want, f.Value+" ")))
+	return true
 }
 
-// endpoints reads a list of TP shard endpoints.
-func (r *reader) endpoints(n ast.Node, path string, dst *[]string) {
+// engine reports what the engine says about what was read, and where in the file
+// that stands.
+func (r *reader) engine(path string, err error, at places) {
+	for _, err := range each(err) {
+		f, ok := errors.AsType[*engine.FieldError](err)
+		if !ok {
+			r.add(at[""], path, "", err)
+			continue
+		}
+		// Some of the engine's words begin with the value, which stands there already.
+		r.add(at.find(f.Field), join(path, f.Field), f.Value+":", errors.New(strings.TrimPrefix(f.Want, f.Value+" ")))
+	}
+}
+
+// each returns the errors that were joined.
+func each(err error) []error {
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		return j.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
+// endpoints reads a list of endpoints, one for each of what.
+func (r *reader) endpoints(n ast.Node, path, what string, dst *[]string) {
 	list, ok := n.(*ast.SequenceNode)
 	if !ok {
-		r.wrongType(n, path, "a list with one endpoint per TP shard")
+		r.wrongType(n, path, "a list with one endpoint per "+what)
 		return
 	}
 	if len(list.Values) == 0 {
-		r.add(n, path, "", bad("is empty", "one endpoint per TP shard"))
+		r.add(n, path, "", bad("is empty", "one endpoint per "+what))
 	}
 	for i, v := range list.Values {
 		var e string

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-kv/cairn/engine"
 	"github.com/cairn-kv/cairn/engine/server"
+	"github.com/cairn-kv/cairn/ingest/zmtp"
 )
 
 // Validate checks what no single value shows: that sources are told apart,
@@ -18,16 +19,11 @@ func (c *Config) Validate() error {
 	add := func(key, value, what, want string) {
 		problems = append(problems, &Problem{Key: key, Value: value, What: what, Want: want})
 	}
-	if len(c.Sources) == 0 && !c.Registration && c.WorkersFile == "" {
-		add("sources", "", "is empty: there is nothing to follow", "at least one source with id, model and endpoint, in the file that --config or CAIRN_CONFIG names, or registration or workers_file")
+	if len(c.Sources) == 0 && len(c.Listeners) == 0 && !c.Registration && c.WorkersFile == "" {
+		add("sources", "", "is empty: there is nothing to follow", "at least one source with id, model and endpoint, or a listener, in the file that --config or CAIRN_CONFIG names, or registration or workers_file")
 	}
-	ids := map[string]int{}
-	for i, s := range c.Sources {
-		if before, twice := ids[s.ID]; twice {
-			add(fmt.Sprintf("sources[%d].id", i), strconv.Quote(s.ID), fmt.Sprintf("is the id of sources[%d] too", before), "an id of its own for each source")
-		}
-		ids[s.ID] = i
-	}
+	problems = append(problems, c.names()...)
+	problems = append(problems, c.secrets()...)
 	problems = append(problems, sharedEndpoints(c.Sources)...)
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		missing, given := "tls_cert", "tls_key"
@@ -52,6 +48,68 @@ func (c *Config) Validate() error {
 		add("admin", strconv.Quote(c.Admin), "is the address of listen too", "another port, or none")
 	}
 	return errors.Join(problems...)
+}
+
+// names finds sources and listeners that bear one name. A listener finds those
+// among its own sources itself.
+func (c *Config) names() (problems []error) {
+	sources, listeners, binds := map[string]string{}, map[string]string{}, map[string]string{}
+	unique := func(seen map[string]string, path, key, value, want string) {
+		if before, twice := seen[value]; twice && strings.SplitN(before, ".", 2)[0] != strings.SplitN(path, ".", 2)[0] {
+			problems = append(problems, &Problem{
+				Key: path + "." + key, Value: strconv.Quote(value),
+				What: fmt.Sprintf("is the %s of %s too", key, before), Want: want,
+			})
+		}
+		seen[value] = path
+	}
+	const ofSource = "an id of its own for each source"
+	for i, s := range c.Sources {
+		unique(sources, fmt.Sprintf("sources[%d]", i), "id", s.ID, ofSource)
+	}
+	for i, l := range c.Listeners {
+		path := fmt.Sprintf("listeners[%d]", i)
+		unique(listeners, path, "id", l.ID, "an id of its own for each listener")
+		if l.Bind != "" && !strings.HasSuffix(l.Bind, ":0") && !strings.HasSuffix(l.Bind, ":*") {
+			unique(binds, path, "bind", l.Bind, "an address of its own for each listener")
+		}
+		for j, s := range l.Sources {
+			unique(sources, fmt.Sprintf("%s.sources[%d]", path, j), "id", s.ID, ofSource)
+		}
+		if id := l.Source.ID; id != "" {
+			if before, twice := sources[id]; twice {
+				problems = append(problems, &Problem{Key: path + ".source", Value: strconv.Quote(id), What: "is the id of " + before + " too", Want: ofSource})
+			}
+			sources[id] = path
+		}
+	}
+	return problems
+}
+
+// secrets finds passwords and tokens that are not where the file says.
+func (c *Config) secrets() (problems []error) {
+	check := func(key, name string, s zmtp.Secret) {
+		if err := checkSecret(key, name, s); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	for i, s := range c.Sources {
+		if s.Plain != nil {
+			check(fmt.Sprintf("sources[%d].plain", i), "password", s.Plain.Password)
+		}
+		if s.Discover != nil {
+			check(fmt.Sprintf("sources[%d].discover", i), "token", s.Discover.Token)
+		}
+	}
+	for i, l := range c.Listeners {
+		for j, u := range l.Users {
+			check(fmt.Sprintf("listeners[%d].users[%d]", i, j), "password", u.Password)
+		}
+		if l.Plain != nil {
+			check(fmt.Sprintf("listeners[%d].plain", i), "password", l.Plain.Password)
+		}
+	}
+	return problems
 }
 
 // sharedEndpoints finds publishers that two sources would both follow: each

@@ -4,7 +4,7 @@ socket. The test writes one JSON command a line and reads one JSON answer.
 The structs copy the field order, defaults and options of vLLM's and SGLang's
 own, so that msgspec decides what the bytes are, as it does in the engines.
 The socket is an XPUB, which is a PUB on the wire, because it can be asked
-whether somebody has subscribed.
+whether somebody has subscribed. It binds, or connects to a server that does.
 """
 
 import json
@@ -13,6 +13,7 @@ from typing import Any, Optional, Union
 
 import msgspec
 import zmq
+from zmq.auth.thread import ThreadAuthenticator
 
 Hash = Union[int, bytes]
 
@@ -164,6 +165,7 @@ def event(dialect, spec):
 def main():
     context = zmq.Context()
     sockets = {}
+    users = None
     encoder = msgspec.msgpack.Encoder()
     for line in sys.stdin:
         command = json.loads(line)
@@ -175,6 +177,32 @@ def main():
             socket.bind("tcp://127.0.0.1:*")
             sockets[name] = socket
             answer["endpoint"] = socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+        elif op == "connect":
+            # As vLLM's publisher does for every endpoint that names a host.
+            socket = context.socket(zmq.XPUB)
+            socket.setsockopt(zmq.SNDHWM, 0)
+            socket.setsockopt(zmq.RECONNECT_IVL, 10)
+            if "user" in command:
+                socket.plain_username = command["user"].encode()
+                socket.plain_password = command["password"].encode()
+            if "heartbeat_ms" in command:
+                socket.setsockopt(zmq.HEARTBEAT_IVL, command["heartbeat_ms"])
+                socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 20 * command["heartbeat_ms"])
+            socket.connect(command["endpoint"])
+            sockets[name] = socket
+        elif op == "bind-plain":
+            if users is None:
+                users = ThreadAuthenticator(context)
+                users.start()
+            users.configure_plain(domain="*", passwords={command["user"]: command["password"]})
+            socket = context.socket(zmq.XPUB)
+            socket.setsockopt(zmq.SNDHWM, 0)
+            socket.plain_server = True
+            socket.bind("tcp://127.0.0.1:*")
+            sockets[name] = socket
+            answer["endpoint"] = socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+        elif op == "close":
+            sockets.pop(name).close(linger=0)
         elif op == "subscribed":
             message = sockets[name].recv()
             answer["topic"] = message[1:].decode()
@@ -188,6 +216,8 @@ def main():
         else:
             answer = {"ok": False, "error": f"unknown op {op}"}
         print(json.dumps(answer), flush=True)
+    if users is not None:
+        users.stop()
     context.destroy(linger=0)
 
 
