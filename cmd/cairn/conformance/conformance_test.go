@@ -86,12 +86,8 @@ func TestCasesOnTheModel(t *testing.T) {
 func TestCaptures(t *testing.T) {
 	r := play(t, Options{}, "testdata/captures")
 	for _, f := range r.Files {
-		answers := strings.HasPrefix(filepath.Base(f.Name), "indexer-")
-		if f.Checks == 0 && !answers {
+		if f.Checks == 0 {
 			t.Errorf("%s: nothing was checked", f.Name)
-		}
-		if answers && len(f.Skipped) == 0 {
-			t.Errorf("%s: passed over in silence", f.Name)
 		}
 	}
 }

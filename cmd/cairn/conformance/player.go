@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/cairn-kv/cairn/engine/hint"
 	"github.com/cairn-kv/cairn/ingest/wire"
@@ -15,13 +14,12 @@ func playCapture(ctx context.Context, f *File, lines []line, o Options) error {
 	if isPeer(lines) {
 		return playPeer(ctx, f, lines, o)
 	}
+	if isAnswers(lines) {
+		return playAnswers(ctx, f, lines, o)
+	}
 	c, err := parseCapture(lines)
 	if err != nil {
 		return err
-	}
-	if reason := c.notPlayed(); reason != "" {
-		f.skip(c.head.ID, reason)
-		return nil
 	}
 	if c.head.Engine != "sglang" || !older(c.head.Version, pythonRootUntil) {
 		return (&captureRun{capture: c, file: f, root: true}).play(ctx, o)
@@ -44,14 +42,6 @@ const (
 	pythonRootUntil = "0.5.1"
 	pagesSince      = "0.4.8"
 )
-
-// notPlayed says why a capture is not played yet, "" if it is.
-func (c *capture) notPlayed() string {
-	if slices.ContainsFunc(c.lines, func(x captured) bool { return x.Kind == "answer" }) {
-		return "answers of a peer's indexer, which knowingly differ, to another capture"
-	}
-	return ""
-}
 
 // captureRun is one run of a capture.
 type captureRun struct {
