@@ -157,6 +157,36 @@ func (r *Recording) Stop() error {
 	return r.w.Close()
 }
 
+// Quiesce ends all streams, and returns when everything that they have taken is
+// applied; ctx bounds the wait. Queries are answered as before, from what will
+// not change any more: so that a dump is that of the recording beside it.
+func (e *Engine) Quiesce(ctx context.Context) error {
+	v := e.view.Load()
+	if v == nil {
+		return ErrClosed
+	}
+	var all []*source
+	for _, m := range v.models {
+		all = append(all, m.sources...)
+	}
+	for _, s := range all {
+		s.cancel()
+	}
+	for _, s := range all {
+		if err := s.wait(ctx); err != nil {
+			return err
+		}
+		for _, f := range s.streams() {
+			select {
+			case <-f.port.Done():
+			case <-ctx.Done():
+				return fmt.Errorf("engine: what source %q said is not applied yet: %w", s.spec.ID, context.Cause(ctx))
+			}
+		}
+	}
+	return nil
+}
+
 // join returns the number of a stream, defining it if need be; false if the
 // recording did not come to be.
 func (r *Recording) join(f *feed) (uint32, bool) {

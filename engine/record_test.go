@@ -267,6 +267,64 @@ func TestRecordingInTheMiddle(t *testing.T) {
 	}
 }
 
+// TestQuiesce stops streams in full flow: the dump is that of the recording, and
+// answers go on.
+func TestQuiesce(t *testing.T) {
+	for _, hashed := range []bool{false, true} {
+		e := openEngine(t, Options{RingBytes: 4 << 10})
+		f := &file{}
+		rec, err := e.Record(f, RecordOptions{Wait: true, Hashed: hashed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var flow sync.WaitGroup
+		for _, id := range []string{"a", "b"} {
+			p := listen(t, "127.0.0.1", dialects[1])
+			if err := e.AddSource(patience(t), Source{ID: id, Model: "m", Endpoint: p.pub.Addr()}); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.pub.WaitSubscribers(patience(t), 1); err != nil {
+				t.Fatal(err)
+			}
+			flow.Go(func() {
+				for n := uint64(0); n < 5000; n++ {
+					ev := event{names: []uint64{n + 1}, tokens: count(uint32(n), uint32(n)+15), medium: "GPU", size: 16}
+					if n%3 == 2 {
+						ev = event{remove: true, names: []uint64{n}, medium: "GPU"}
+					}
+					b := binary.BigEndian.AppendUint64(nil, n)
+					if p.pub.Send(nil, b, payloadOf(dialects[1], ev)) != nil {
+						return
+					}
+				}
+			})
+		}
+		await(t, "some flow", func() bool { return rec.Stats().Records > 300 })
+		if err := e.Quiesce(patience(t)); err != nil {
+			t.Fatal(err)
+		}
+		want := dumpOf(t, e)
+		if err := rec.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		got, report := replayed(t, f, Options{}, ReplayOptions{})
+		differ(t, "quiesced", want, got)
+		if report.Messages < 200 {
+			t.Errorf("%+v", report)
+		}
+		if err := e.Match(prompt(), &Answer{}); err != nil {
+			t.Errorf("a quiesced engine answers %v", err)
+		}
+		if err := e.Close(patience(t)); err != nil {
+			t.Error(err)
+		}
+		if err := e.Quiesce(patience(t)); !errors.Is(err, ErrClosed) {
+			t.Errorf("a closed engine: %v", err)
+		}
+		flow.Wait()
+	}
+}
+
 // TestReplayRefuses what is no recording.
 func TestReplayRefuses(t *testing.T) {
 	play := func(meta string, records ...journal.Record) error {

@@ -29,10 +29,10 @@ func (s *Stream) apply(ctx context.Context, now time.Time, payload []byte) error
 			}
 		}
 	}
-	s.tapApplies() // now that it is known what it means, and before it is seen
 	if err != nil {
 		return s.fail(ctx, cause, err)
 	}
+	s.tapApplies() // now that it is known what it means, and before it is seen
 	s.counters.settle(&s.tally)
 	s.settleStates()
 	s.endBatch()
@@ -41,6 +41,9 @@ func (s *Stream) apply(ctx context.Context, now time.Time, payload []byte) error
 
 // fail deals with a batch that could not be filled in.
 func (s *Stream) fail(ctx context.Context, cause Cause, err error) error {
+	if ctx.Err() == nil {
+		s.tapApplies()
+	}
 	if err == errFault {
 		s.log.Error("source fault", "cause", string(cause), "seq", s.seq)
 		return s.fence(ctx, cause)
