@@ -17,13 +17,14 @@ type cache struct {
 type entry struct {
 	block      uint32
 	pins       int32
-	copies     int32 // announced
+	copy       bool // of a block that is there already: not found, and evicted by itself
 	prev, next int32
 }
 
 func newCache() *cache { return &cache{at: map[uint32]int32{}, first: -1, last: -1} }
 
-func (c *cache) len() int { return len(c.at) }
+// len counts copies too.
+func (c *cache) len() int { return len(c.all) - len(c.free) }
 
 func (c *cache) has(block uint32) bool {
 	_, ok := c.at[block]
@@ -40,15 +41,22 @@ func (c *cache) pin(block uint32) {
 }
 
 // unpin lets a block go that was pinned; it is the youngest then.
-func (c *cache) unpin(block uint32) {
-	i := c.at[block]
+func (c *cache) unpin(block uint32) { c.release(c.at[block]) }
+
+func (c *cache) release(i int32) {
 	if c.all[i].pins--; c.all[i].pins == 0 {
 		c.append(i)
 	}
 }
 
 // insert puts a block in that is not there, pinned once.
-func (c *cache) insert(block uint32) {
+func (c *cache) insert(block uint32) { c.at[block] = c.add(entry{block: block, pins: 1}) }
+
+// double puts a copy of a block in that is there, pinned once; release lets it
+// go.
+func (c *cache) double(block uint32) int32 { return c.add(entry{block: block, pins: 1, copy: true}) }
+
+func (c *cache) add(e entry) int32 {
 	var i int32
 	if n := len(c.free); n > 0 {
 		i, c.free = c.free[n-1], c.free[:n-1]
@@ -56,27 +64,34 @@ func (c *cache) insert(block uint32) {
 		i = int32(len(c.all))
 		c.all = append(c.all, entry{})
 	}
-	c.all[i] = entry{block: block, pins: 1, copies: 1, prev: -1, next: -1}
-	c.at[block] = i
+	e.prev, e.next = -1, -1
+	c.all[i] = e
+	return i
 }
 
-// evict takes the oldest block out that is not pinned, or one a little younger
-// if random is given, and says how many copies of it were announced.
-func (c *cache) evict(random *rand.Rand) (block uint32, copies int32, ok bool) {
+// evict takes the oldest block out that is not pinned. With random given, one
+// time in four it is any block that is not pinned, which leaves a hole if others
+// are behind it.
+func (c *cache) evict(random *rand.Rand) (e entry, ok bool) {
 	i := c.first
 	if i < 0 {
-		return 0, 0, false
+		return entry{}, false
 	}
-	if random != nil {
-		for n := random.IntN(16); n > 0 && c.all[i].next >= 0; n-- {
-			i = c.all[i].next
+	if random != nil && random.IntN(4) == 0 {
+		for range 8 {
+			if k := int32(random.IntN(len(c.all))); c.all[k].pins == 0 && c.has(c.all[k].block) && c.at[c.all[k].block] == k {
+				i = k
+				break
+			}
 		}
 	}
-	block, copies = c.all[i].block, c.all[i].copies
+	e = c.all[i]
 	c.unlink(i)
-	delete(c.at, block)
+	if !e.copy {
+		delete(c.at, e.block)
+	}
 	c.free = append(c.free, i)
-	return block, copies, true
+	return e, true
 }
 
 func (c *cache) unlink(i int32) {

@@ -86,7 +86,7 @@ var Shapes = []Shape{
 	{Name: "holes", About: "conversation-8 with engines that leave holes in chains", Trace: conversation, Engines: 8, Capacity: 16384, Holes: true, Seed: 1},
 	{Name: "churn", About: "128 small engines that evict all the time, one of which loses all after every 20 requests", Trace: conversation, Engines: 128, Capacity: 300, Clears: 20, Seed: 1},
 	{Name: "equal", About: "a part of the conversation trace on 8 engines, blocks of 16 tokens, 32 equal ones in a row", Trace: conversation, Requests: 1000, Engines: 8, Capacity: 1 << 16, Length: 32, Equal: true, Seed: 1},
-	{Name: "copies", About: "conversation-8 with what is computed twice announced twice", Trace: conversation, Engines: 8, Capacity: 16384, Copies: true, Affine: true, Seed: 1},
+	{Name: "copies", About: "a part of agent on 8 engines, with what is computed twice announced twice and evicted by itself", Trace: agent, Requests: 500, Engines: 8, Capacity: 32000, Length: 32, Copies: true, Seed: 1},
 	{Name: "tiers", About: "128 engines that evict to a host tier twice their size", Trace: conversation, Engines: 128, Capacity: 512, Host: 1024, Seed: 1},
 	{Name: "affine-128", About: "conversation-128 with requests that follow their prefix", Trace: conversation, Engines: 128, Capacity: 1024, Affine: true, Seed: 1},
 }

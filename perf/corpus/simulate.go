@@ -141,6 +141,7 @@ type request struct {
 	had    int
 	own    []uint32 // blocks of the answer, behind path
 	pinned []uint32
+	copies []int32 // entries of its engine
 }
 
 func (s *simulation) arrive(t Trace, world, number int) {
@@ -216,26 +217,24 @@ func (s *simulation) evict(e, n int) {
 		random = s.random
 	}
 	device := s.engines[e].device
-	var gone, again []uint32
+	var gone, copies []uint32
 	for range n {
-		block, copies, ok := device.evict(random)
-		if !ok {
-			break
+		out, ok := device.evict(random)
+		switch {
+		case !ok:
+		case out.copy:
+			copies = append(copies, out.block)
+		default:
+			gone = append(gone, out.block)
 		}
-		gone = append(gone, block)
-		for range copies - 1 {
-			again = append(again, block)
-		}
-	}
-	if len(gone) == 0 {
-		return
 	}
 	if s.shape.Host > 0 {
 		s.demote(e, gone)
 	}
-	s.announce(e, Remove, 0, noBlock, gone)
-	for _, block := range again {
-		s.announce(e, Remove, 0, noBlock, []uint32{block})
+	for _, blocks := range [][]uint32{gone, copies} {
+		if len(blocks) > 0 {
+			s.announce(e, Remove, 0, noBlock, blocks)
+		}
 	}
 }
 
@@ -258,8 +257,8 @@ func (s *simulation) demote(e int, gone []uint32) {
 	}
 	var out []uint32
 	for host.len() > s.shape.Host {
-		block, _, _ := host.evict(nil)
-		out = append(out, block)
+		oldest, _ := host.evict(nil)
+		out = append(out, oldest.block)
 	}
 	for len(fresh) > 0 {
 		n := 1
@@ -298,17 +297,17 @@ func (s *simulation) computed(r *request) {
 	from = r.had
 	for i := r.had; i < len(r.path); i++ {
 		b := r.path[i]
+		if e.device.has(b) && s.shape.Copies {
+			r.copies = append(r.copies, e.device.double(b))
+			continue
+		}
 		r.pinned = append(r.pinned, b)
 		if !e.device.has(b) {
 			e.device.insert(b)
 			continue
 		}
 		e.device.pin(b)
-		if s.shape.Copies {
-			e.device.all[e.device.at[b]].copies++
-		} else {
-			flush(i)
-		}
+		flush(i)
 	}
 	flush(len(r.path))
 }
@@ -334,8 +333,12 @@ func (s *simulation) finish(r *request) {
 	if !s.alive(r) {
 		return
 	}
+	device := s.engines[r.engine].device
 	for i := len(r.pinned) - 1; i >= 0; i-- {
-		s.engines[r.engine].device.unpin(r.pinned[i])
+		device.unpin(r.pinned[i])
+	}
+	for i := len(r.copies) - 1; i >= 0; i-- {
+		device.release(r.copies[i])
 	}
 }
 

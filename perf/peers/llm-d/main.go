@@ -35,7 +35,7 @@ func main() {
 	}
 	os.Exit(load.Drive(load.Contestant{
 		Name: "llm-d", About: "llm-d-kv-cache v0.9.0, InMemoryIndex and LongestPrefixScorer, " + limit,
-		Concurrent: true, Factors: corpus.Private | corpus.Clears,
+		Concurrent: true, Factors: corpus.Private | corpus.Copies | corpus.Clears,
 		New: func(h corpus.Header) (load.Index, error) { return newIndex(h, raised) },
 	}, os.Args[2:], os.Stdout, os.Stderr))
 }

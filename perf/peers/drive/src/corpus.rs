@@ -43,6 +43,13 @@ pub const TIERS: u64 = 8;
 pub const EQUAL: u64 = 16;
 pub const CLEARS: u64 = 32;
 
+/// The names of factors.
+pub fn names(factors: u64) -> String {
+    let all = ["private", "copies", "holes", "tiers", "equal", "clears"];
+    let named: Vec<&str> = all.iter().enumerate().filter(|(i, _)| factors >> i & 1 != 0).map(|(_, n)| *n).collect();
+    named.join(",")
+}
+
 pub struct Header {
     pub name: String,
     pub unit: u64,

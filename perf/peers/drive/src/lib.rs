@@ -454,7 +454,7 @@ fn run<P: Peer>(mut args: impl Iterator<Item = String>) -> Result<(), String> {
     let mut skipped = None;
     let mut metrics = Metrics::new();
     if other != 0 {
-        skipped = Some(format!("does not know factors {other:#x}"));
+        skipped = Some(format!("does not know {}", corpus::names(other)));
     } else if header.holders > P::HOLDERS {
         skipped = Some(format!("takes at most {} holders", P::HOLDERS));
     } else if !P::CONCURRENT && (mode == "beside" || mode == "open") {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use drive::Peer;
-use drive::corpus::{CLEARS, Header, Kind, Op, PRIVATE, digest};
+use drive::corpus::{CLEARS, COPIES, Header, Kind, Op, PRIVATE, digest};
 use dynamo_kv_router::indexer::{KvIndexerInterface, SyncIndexer, ThreadPoolIndexer};
 use dynamo_kv_router::protocols::{
     ExternalSequenceBlockHash, KvCacheEvent, KvCacheEventData, KvCacheRemoveData, KvCacheStoreData,
@@ -108,7 +108,7 @@ impl Peer for Crtc {
         "Dynamo, crate dynamo-kv-router 1.6.1, ThreadPoolIndexer over ConcurrentRadixTreeCompressed, one event thread; lto, mimalloc";
     const CONCURRENT: bool = true;
     const ASYNC: bool = true;
-    const FACTORS: u64 = PRIVATE | CLEARS;
+    const FACTORS: u64 = PRIVATE | COPIES | CLEARS;
     const HOLDERS: u32 = u32::MAX;
 
     type Event = Option<RouterEvent>;
@@ -170,7 +170,7 @@ impl Peer for Positional {
     const NAME: &'static str = "dynamo-positional";
     const ABOUT: &'static str = "Dynamo, crate dynamo-kv-router 1.6.1, PositionalIndexer, jump 32, called directly, with the names it computes itself; lto, mimalloc";
     const CONCURRENT: bool = true;
-    const FACTORS: u64 = CLEARS;
+    const FACTORS: u64 = COPIES | CLEARS;
     const HOLDERS: u32 = u32::MAX;
 
     type Event = Option<RouterEvent>;

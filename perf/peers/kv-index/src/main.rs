@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use drive::Peer;
-use drive::corpus::{CLEARS, Header, Kind, Op, PRIVATE, digest};
+use drive::corpus::{CLEARS, COPIES, Header, Kind, Op, PRIVATE, digest};
 use kv_index::{ChainBlockMap, ChainIndex, ContentHash, SequenceHash, StoredBlock};
 
 struct Chain;
@@ -33,7 +33,7 @@ impl Peer for Chain {
     const NAME: &'static str = "kv-index";
     const ABOUT: &'static str = "SMG, crate kv-index 2.0.0, ChainIndex, one shard; lto, mimalloc";
     const CONCURRENT: bool = true;
-    const FACTORS: u64 = PRIVATE | CLEARS;
+    const FACTORS: u64 = PRIVATE | COPIES | CLEARS;
     const HOLDERS: u32 = 1024;
 
     type Event = Event;

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use drive::Peer;
-use drive::corpus::{CLEARS, Header, Kind, Op, PRIVATE, digest};
+use drive::corpus::{CLEARS, COPIES, Header, Kind, Op, PRIVATE, digest};
 use radix_tree::{Config, HolderId, Overlap, OverlapScratch, RadixTree};
 
 struct Radix;
@@ -42,7 +42,7 @@ impl Peer for Radix {
     const NAME: &'static str = "smg-radix-tree";
     const ABOUT: &'static str = "SMG, crate smg-radix-tree 0.1.0, RadixTree; lto, mimalloc";
     const CONCURRENT: bool = false;
-    const FACTORS: u64 = PRIVATE | CLEARS;
+    const FACTORS: u64 = PRIVATE | COPIES | CLEARS;
     const HOLDERS: u32 = u32::MAX;
 
     type Event = Event;
