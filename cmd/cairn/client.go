@@ -54,6 +54,21 @@ func (k *client) get(ctx context.Context, route string) ([]byte, error) {
 func (k *client) ask(ctx context.Context, method, route string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
+	reply, err := k.send(ctx, method, route, body)
+	if err != nil {
+		return nil, err
+	}
+	defer reply.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(reply.Body, maxReply))
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer of %s: %w", reply.Request.URL, err)
+	}
+	return data, nil
+}
+
+// send sends a request and returns the answer if it is a 200. The caller closes
+// its body.
+func (k *client) send(ctx context.Context, method, route string, body []byte) (*http.Response, error) {
 	if base, err := url.Parse(k.server); err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
 		return nil, &usageError{fmt.Errorf("--server %q is not the URL of a server; want a URL like http://127.0.0.1:8090", k.server)}
 	}
@@ -76,15 +91,15 @@ func (k *client) ask(ctx context.Context, method, route string, body []byte) ([]
 	if err != nil {
 		return nil, fmt.Errorf("no answer from the server: %w", err)
 	}
+	if reply.StatusCode == http.StatusOK {
+		return reply, nil
+	}
 	defer reply.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(reply.Body, maxReply))
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer of %s: %w", url, err)
 	}
-	if reply.StatusCode != http.StatusOK {
-		return nil, refusal(url, reply.StatusCode, data)
-	}
-	return data, nil
+	return nil, refusal(url, reply.StatusCode, data)
 }
 
 // firstToken returns the first token of a file that a server would accept. The
@@ -109,6 +124,7 @@ func firstToken(path string) (string, error) {
 // refusedError is an answer that is none of 200.
 type refusedError struct {
 	status int
+	code   string // slug of the server's, "" if it gave none
 	text   string
 }
 
@@ -120,8 +136,9 @@ func refusal(url string, status int, body []byte) error {
 		Error string `json:"error"`
 		Code  string `json:"code"`
 	}
-	e := &refusedError{status, fmt.Sprintf("%s answered %d %s", url, status, http.StatusText(status))}
+	e := &refusedError{status: status, text: fmt.Sprintf("%s answered %d %s", url, status, http.StatusText(status))}
 	if json.Unmarshal(body, &said) == nil && said.Error != "" {
+		e.code = said.Code
 		e.text = fmt.Sprintf("the server refused (%d %s): %s", status, said.Code, said.Error)
 	}
 	return e

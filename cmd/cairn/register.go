@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,7 +39,8 @@ JSON that PUT /v1/workers/{id} takes. A rank without intent_incarnation gets one
 that is drawn at this start, so start this when the engine starts.
 
 If the lease is lost, the worker is registered anew; if the server cannot be
-reached, it is tried until it can. What the server refuses ends the command.`,
+reached, or has no free slot, it is tried until it can. What the server refuses
+for good ends the command.`,
 		Example: `  cairn register --worker worker.json --server http://cairn:8090
   cairn register --worker - --id w1 < worker.json
 
@@ -206,9 +208,16 @@ func status(err error) int {
 	return 0
 }
 
+// passing are conflicts that end when another worker leaves.
+var passing = []string{"no_free_slot", "no_room", "ambiguous_owner", "released", "in_use"}
+
 // temporary reports whether the same call may go well later on: there was no
 // answer, or the server could not, not would not.
 func temporary(err error) bool {
+	var refused *refusedError
+	if errors.As(err, &refused) {
+		return refused.status >= 500 || slices.Contains(passing, refused.code)
+	}
 	var usage *usageError
-	return !errors.As(err, &usage) && !errors.Is(err, errNoLease) && (status(err) == 0 || status(err) >= 500)
+	return !errors.As(err, &usage) && !errors.Is(err, errNoLease)
 }

@@ -78,11 +78,11 @@ func (r *registrar) expect(t *testing.T, calls ...string) {
 func TestRegisterKeepsItsLease(t *testing.T) {
 	ok := answer{200, `{}`}
 	r := &registrar{calls: make(chan string), answers: []answer{
-		{200, leaseAnswer}, ok, ok, {503, `{"error":"starting","code":"closed"}`}, ok, {404, `{"error":"no such lease","code":"unknown_worker"}`}, {200, leaseAnswer}, ok,
+		{409, `{"error":"all 8 slots are taken","code":"no_free_slot"}`}, {200, leaseAnswer}, ok, ok, {503, `{"error":"starting","code":"closed"}`}, ok, {404, `{"error":"no such lease","code":"unknown_worker"}`}, {200, leaseAnswer}, ok,
 	}}
 	_, out, cancel, wait := keep(t, r)
 	const put, renew = "PUT /v1/workers/w%201", "POST /v1/workers/w%201/renew"
-	r.expect(t, put, renew, renew, renew, renew, renew, put, renew)
+	r.expect(t, put, put, renew, renew, renew, renew, renew, put, renew)
 	cancel()
 	for call := range r.calls { // renewals that were on their way
 		if call == "DELETE /v1/workers/w%201" {
@@ -94,7 +94,8 @@ func TestRegisterKeepsItsLease(t *testing.T) {
 	if err := wait(); err != nil {
 		t.Error(err)
 	}
-	want := "registered w 1: 2 cache owners, lease 30ms, renewed every 10ms\n" +
+	want := "the server refused (409 no_free_slot): all 8 slots are taken; trying again\n" +
+		"registered w 1: 2 cache owners, lease 30ms, renewed every 10ms\n" +
 		"the server refused (503 closed): starting; trying again\n" +
 		"the lease of w 1 is gone; registering anew\n" +
 		"registered w 1: 2 cache owners, lease 30ms, renewed every 10ms\n" +
@@ -102,7 +103,7 @@ func TestRegisterKeepsItsLease(t *testing.T) {
 	if out.String() != want {
 		t.Errorf("said\n%swant\n%s", out, want)
 	}
-	if r.bodies[0] != r.bodies[6] {
+	if r.bodies[0] != r.bodies[7] {
 		t.Error("it registered as another life of the worker")
 	}
 }
@@ -113,7 +114,7 @@ func TestRegisterEndsWhereItIsRefused(t *testing.T) {
 		says string
 	}{
 		"wrong":    {answer{400, `{"error":"ranks[0].raw_zmq_endpoint \"\": …","code":"bad_registration"}`}, "ranks[0].raw_zmq_endpoint"},
-		"conflict": {answer{409, `{"error":"all 8 slots are taken","code":"no_free_slot"}`}, "no_free_slot"},
+		"conflict": {answer{409, `{"error":"the slot has 64","code":"immutable_field"}`}, "immutable_field"},
 		"no route": {answer{404, `{"error":"no route","code":"unknown_route"}`}, "no route"},
 		"no lease": {answer{200, `{}`}, "no lease"},
 	} {

@@ -11,8 +11,9 @@
 //
 //   - A registration is all or nothing. What failed is named by its path in
 //     what was given: ranks[1].raw_zmq_endpoint.
-//   - It is idempotent: the same worker again renews its lease; another worker
-//     under a known id is refused and harms nothing.
+//   - It is idempotent: the same worker again renews its lease; the same life of
+//     it with other contents is refused and harms nothing; another life of it
+//     takes its place.
 //   - A lease ends by expiry or by a call. A watched file is a lease of its own:
 //     what leaves the file leaves the registry, and a file that cannot be read
 //     or is wrong changes nothing.

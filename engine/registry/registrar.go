@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -69,6 +70,7 @@ type Registrar struct {
 
 	mu     sync.Mutex // guards what follows; held while nothing is waited for
 	plain  map[string]*plainLease
+	lives  map[string][]uint64 // incarnations that owned workers registered with last
 	closed bool
 	work   sync.WaitGroup // expiries
 
@@ -121,7 +123,7 @@ func New(o Options) (*Registrar, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Registrar{opt: o, plain: map[string]*plainLease{}}, nil
+	return &Registrar{opt: o, plain: map[string]*plainLease{}, lives: map[string][]uint64{}}, nil
 }
 
 // Lease is what a registration holds.
@@ -137,7 +139,10 @@ type Lease struct {
 }
 
 // Register registers a worker, all of its ranks or none; the same worker again
-// renews its lease. It returns once every rank is attached; if ctx ends before,
+// renews its lease. An owned worker that comes with other incarnations for all
+// of its ranks is another life of the engine: if both are under leases that end,
+// it takes the place of the former one, whose lease may have some time left
+// after a crash. It returns once every rank is attached; if ctx ends before,
 // everything is undone and the error begins with ctx's. Errors: validate.Errors
 // for what cannot be right; ErrUnsupported; ErrTaken, ErrFull,
 // engine.ErrSourceExists; for owned workers those of residency.Control.Register.
@@ -172,11 +177,61 @@ func (r *Registrar) register(ctx context.Context, w Worker, given *Worker) (Leas
 	if err := w.admit(h, scope); err != nil {
 		return Lease{}, err
 	}
+	if r.begin(&w) && w.TTL > 0 && r.leased(w.ID) {
+		r.opt.Logger.Warn("another life of a worker takes its place", "worker", w.ID)
+		if err := r.opt.Control.Release(ctx, w.ID); err != nil && !errors.Is(err, residency.ErrUnknownLease) {
+			return Lease{}, err
+		}
+	}
 	l, err := r.opt.Control.Register(ctx, residency.Registration{ID: w.ID, Scope: h.Scope, TTL: w.TTL, Intents: w.intents(h)})
 	if err != nil {
 		return Lease{}, err
 	}
 	return Lease{ID: w.ID, TTL: w.TTL, Scope: h.Scope, Host: h.Instance, Owners: l.Owners}, nil
+}
+
+// begin notes the incarnations that an owned worker comes with. another is true
+// if they are all new to a worker of that id.
+func (r *Registrar) begin(w *Worker) (another bool) {
+	now := make([]uint64, len(w.Ranks))
+	for i := range w.Ranks {
+		now[i] = w.Ranks[i].Incarnation
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old, known := r.lives[w.ID]
+	if slices.ContainsFunc(now, func(n uint64) bool { return slices.Contains(old, n) }) {
+		return false // the same life; what else has changed is for the registry to judge
+	}
+	if len(r.lives) >= maxLives {
+		r.prune()
+	}
+	r.lives[w.ID] = now
+	return known
+}
+
+// leased reports whether an owned worker is registered under a lease that ends.
+// Registrations without an end belong to a file or a program, which take them
+// back themselves.
+func (r *Registrar) leased(id string) bool {
+	for _, l := range r.opt.Control.Leases() {
+		if l.ID == id {
+			return !l.Expires.IsZero()
+		}
+	}
+	return false
+}
+
+// maxLives is how many lives are noted before those that are over are forgotten.
+const maxLives = 1024
+
+// prune forgets the lives of workers that are registered no more. mu is held.
+func (r *Registrar) prune() {
+	held := map[string]bool{}
+	for _, l := range r.opt.Control.Leases() {
+		held[l.ID] = true
+	}
+	maps.DeleteFunc(r.lives, func(id string, _ []uint64) bool { return !held[id] })
 }
 
 // outcomeOf sorts an error for the counters.
@@ -300,7 +355,7 @@ func (r *Registrar) Release(ctx context.Context, id string) error {
 // Registration describes one worker that is registered now.
 type Registration struct {
 	ID       string
-	Protocol string // of plain workers; owned ones tell theirs by their slots
+	Protocol string // "" while the first rank of an owned worker is being attached
 	Scope    string // "" for plain workers
 	Owners   []residency.OwnerID
 	// Complete: every rank is attached. Plain workers always are.
@@ -317,8 +372,12 @@ func (r *Registrar) Registrations() []Registration {
 	all := r.plainRegistrations()
 	if r.opt.Control != nil {
 		now := time.Now()
+		protocols := map[string]string{}
+		for _, s := range r.opt.Control.Slots() {
+			protocols[s.Lease] = s.Protocol.String()
+		}
 		for _, l := range r.opt.Control.Leases() {
-			reg := Registration{ID: l.ID, Scope: l.Scope, Owners: l.Owners, Complete: l.Complete, Age: l.Age, Idle: l.Idle, Renewals: l.Renewals}
+			reg := Registration{ID: l.ID, Protocol: protocols[l.ID], Scope: l.Scope, Owners: l.Owners, Complete: l.Complete, Age: l.Age, Idle: l.Idle, Renewals: l.Renewals}
 			if !l.Expires.IsZero() {
 				reg.Left = max(l.Expires.Sub(now), 0)
 			}

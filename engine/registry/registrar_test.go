@@ -166,6 +166,53 @@ func TestConflicts(t *testing.T) {
 	})
 }
 
+// TestAnotherLife: an engine that crashed and came back does not wait for the
+// lease of its former life, and what only looks like it harms nothing.
+func TestAnotherLife(t *testing.T) {
+	bubble(t, Options{MaxSlots: 2}, func(t *testing.T, g *rig) {
+		if _, err := g.Register(t.Context(), owned(t, "w1", 1)); err != nil {
+			t.Fatal(err)
+		}
+		half := owned(t, "w1", 1)
+		half.Ranks[1].Incarnation = 21
+		if _, err := g.Register(t.Context(), half); !Conflict(err) {
+			t.Errorf("one rank of another life: %v", err)
+		}
+		wrong := owned(t, "w1", 1)
+		wrong.Ranks[0].Incarnation, wrong.Ranks[1].Incarnation, wrong.TargetHost = 21, 22, 7
+		if _, err := g.Register(t.Context(), wrong); !errors.Is(err, validate.IntentHost) {
+			t.Errorf("another life with another host: %v", err)
+		}
+		if s := g.control.Slots(); len(s) != 2 || s[0].Generation != 1 || s[0].Attachment.Incarnation != 11 {
+			t.Errorf("slots %+v", s)
+		}
+		w := owned(t, "w1", 1)
+		w.Ranks[0].Incarnation, w.Ranks[1].Incarnation, w.Ranks[0].Topic = 21, 22, "kv@another"
+		if _, err := g.Register(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+		if s := g.control.Slots(); len(s) != 2 || s[0].Attachment.Incarnation != 21 || s[0].Attachment.Topic != "kv@another" || s[1].Outcome != residency.Ready {
+			t.Errorf("slots %+v", s)
+		}
+		if regs := g.Registrations(); len(regs) != 1 || regs[0].Age != 0 || regs[0].Protocol != "sglang_hicache_v1" {
+			t.Errorf("registrations %+v", regs)
+		}
+	})
+}
+
+// TestLivesAreForgotten: what is noted of workers is bounded by those there are.
+func TestLivesAreForgotten(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, g *rig) {
+		w := Worker{Ranks: make([]Rank, 1)}
+		for i := range 3 * maxLives {
+			w.ID, w.Ranks[0].Incarnation = fmt.Sprint(i), uint64(i+1)
+			if g.begin(&w) || len(g.lives) > maxLives {
+				t.Fatalf("%d lives are noted", len(g.lives))
+			}
+		}
+	})
+}
+
 // TestRefusals: every problem is named by its path, and nothing is touched.
 func TestRefusals(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, g *rig) {

@@ -168,3 +168,18 @@ func TestWatchLeavesOthersAlone(t *testing.T) {
 		}
 	})
 }
+
+// TestFileKeepsItsWorkers: a lease does not take the place of what a file says.
+func TestFileKeepsItsWorkers(t *testing.T) {
+	watching(t, func(t *testing.T, g *rig, w *Watcher, write func(...string)) {
+		write(entry("w1", 1, ""))
+		other := owned(t, "w1", 4)
+		other.Ranks, other.HintEndpoints, other.WorkerType = other.Ranks[:1], nil, ""
+		if _, err := g.Register(t.Context(), other); !Conflict(err) {
+			t.Errorf("error %v", err)
+		}
+		if got := g.plane.endpoints(); !slices.Equal(got, []string{"tcp://10.0.0.1:5557"}) {
+			t.Errorf("attached %v", got)
+		}
+	})
+}

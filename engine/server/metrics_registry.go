@@ -33,8 +33,8 @@ func (s *Server) writeRegistryMetrics(w io.Writer) {
 		if st.Problem == "" && !st.Loaded.IsZero() {
 			taken = 1
 		}
-		newFamily(w, "cairn_worker_file_taken", "gauge").add(taken)
-		newFamily(w, "cairn_worker_file_failed_workers", "gauge").add(uint64(len(st.Failed)))
+		newFamily(w, "cairn_workers_file_taken", "gauge").add(taken)
+		newFamily(w, "cairn_workers_file_failed_workers", "gauge").add(uint64(len(st.Failed)))
 	}
 	if c := r.Control(); c != nil {
 		writeSlotMetrics(w, c)

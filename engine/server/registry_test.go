@@ -414,7 +414,7 @@ func TestWithoutRegistration(t *testing.T) {
 	if _, body := do(t, s.Handler(), "GET", "/v1/owners", ""); body != want {
 		t.Errorf("owners %s, want %s", body, want)
 	}
-	if _, body := do(t, s.Handler(), "GET", "/metrics", ""); !strings.Contains(body, "cairn_worker_file_taken 0\n") {
+	if _, body := do(t, s.Handler(), "GET", "/metrics", ""); !strings.Contains(body, "cairn_workers_file_taken 0\n") {
 		t.Error("metrics do not tell of the file")
 	}
 }
