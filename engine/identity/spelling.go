@@ -117,10 +117,6 @@ var spellings = [numSpellings]row{
 // claimed to equal anybody else's.
 var KnownOrigins = Origins{Semantics: 0, Scope: 0, Slot: 0}
 
-// SlotsPerSocket is how many slots share a publisher socket at most. Not known
-// from elsewhere; it bounds what one socket's loss takes with it.
-const SlotsPerSocket = 8
-
 // Text is what we write.
 func (s Spelling) Text() string { return spellings[s].emit }
 
