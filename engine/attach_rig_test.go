@@ -2,9 +2,11 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cairn-kv/cairn/engine/hint"
@@ -21,6 +23,7 @@ type ownerRig struct {
 	*Engine
 	t           testing.TB
 	incarnation uint64
+	phase       atomic.Int32 // of the test: what readers may expect
 }
 
 func newOwnerRig(t testing.TB, slots int, o Options) *ownerRig {
@@ -132,7 +135,7 @@ func (r *ownerRig) slot(o residency.OwnerID) residency.SlotStatus {
 // worker and pool are a guest's depths as matches show them.
 func (g *guest) worker() Depths {
 	g.rig.t.Helper()
-	return depthsOf(g.rig.t, g.rig.Engine, prompt(), g.name(), 0, hint.Worker)
+	return g.rig.depths(g.name(), hint.Worker)
 }
 
 func (g *guest) pool() Depths {
@@ -140,9 +143,20 @@ func (g *guest) pool() Depths {
 	return g.rig.pool(g.intent.Owner)
 }
 
+// depths are rank 0's in a domain; zeros also where nobody serves the model.
+func (r *ownerRig) depths(source string, d Domain) Depths {
+	r.t.Helper()
+	var a Answer
+	if err := r.Match(prompt(), &a); err != nil && !errors.Is(err, ErrUnknownModel) {
+		r.t.Fatal(err)
+	}
+	got, _, _, _ := in(&a, source, d)
+	return got
+}
+
 func (r *ownerRig) pool(o residency.OwnerID) Depths {
 	r.t.Helper()
-	return depthsOf(r.t, r.Engine, prompt(), string(o), 0, hint.CacheOwner)
+	return r.depths(string(o), hint.CacheOwner)
 }
 
 // hint asks for a hint for a request that was routed to g.
@@ -156,26 +170,31 @@ func (g *guest) hint() string {
 }
 
 // readers ask without a pause, from several goroutines, until stopped; see says
-// what is wrong with an answer.
-func (r *ownerRig) readers(n int, see func(a *Answer) string) (stop func()) {
+// what is wrong with an answer to a call that began in a phase.
+func (r *ownerRig) readers(n int, see func(a *Answer, phase int32) string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	var asked = make([]int, n)
+	var failed atomic.Bool
+	asked := make([]atomic.Int64, n)
+	r.t.Cleanup(func() { cancel(); wg.Wait() })
 	for i := range n {
 		wg.Go(func() {
 			var a Answer
 			q := prompt()
 			for ctx.Err() == nil {
+				phase := r.phase.Load()
 				if err := r.Match(q, &a); err != nil {
-					if err != ErrUnknownModel {
+					if !errors.Is(err, ErrUnknownModel) {
+						failed.Store(true)
 						r.t.Errorf("reader: %v", err)
 						return
 					}
 					continue
 				}
-				asked[i]++
-				if why := see(&a); why != "" {
-					r.t.Errorf("answer %d of reader %d: %s", asked[i], i, why)
+				asked[i].Add(1)
+				if why := see(&a, phase); why != "" {
+					failed.Store(true)
+					r.t.Errorf("answer %d of reader %d: %s", asked[i].Load(), i, why)
 					return
 				}
 			}
@@ -183,13 +202,12 @@ func (r *ownerRig) readers(n int, see func(a *Answer) string) (stop func()) {
 	}
 	return func() {
 		r.t.Helper()
+		for i := range asked { // each has seen the end of it
+			was := asked[i].Load()
+			await(r.t, "a reader", func() bool { return failed.Load() || asked[i].Load() > was+10 })
+		}
 		cancel()
 		wg.Wait()
-		for i := range asked {
-			if asked[i] == 0 {
-				r.t.Errorf("reader %d saw no answer", i)
-			}
-		}
 	}
 }
 
