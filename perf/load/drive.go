@@ -1,9 +1,12 @@
 package load
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"os"
+	"runtime/pprof"
 	"time"
 
 	"github.com/cairn-kv/cairn/perf/corpus"
@@ -63,6 +66,7 @@ func Drive(who Contestant, args []string, out, errs io.Writer) int {
 	flags.StringVar(&o.Mode, "mode", "closed", "closed, beside, open, memory or verify")
 	flags.IntVar(&o.Every, "every", 1, "ask only every so manieth query (closed, verify)")
 	window := flags.Float64("window", 1, "seconds that beside and open take")
+	profile := flags.String("cpuprofile", "", "file for a CPU profile of the run, the corpus read before it")
 	flags.Usage = func() {
 		fmt.Fprintf(errs, "usage: %s [flags] CORPUS\n", who.Name)
 		flags.PrintDefaults()
@@ -80,7 +84,14 @@ func Drive(who Contestant, args []string, out, errs io.Writer) int {
 		if err != nil {
 			return err
 		}
+		stop, err := startProfile(*profile)
+		if err != nil {
+			return err
+		}
 		r, err := Run(c, &who, o)
+		if perr := stop(); err == nil {
+			err = perr
+		}
 		if err != nil {
 			return err
 		}
@@ -91,4 +102,22 @@ func Drive(who Contestant, args []string, out, errs io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// startProfile begins a CPU profile, none without a name.
+func startProfile(name string) (stop func() error, err error) {
+	if name == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
 }

@@ -158,8 +158,9 @@ func TestEveryFactor(t *testing.T) {
 
 func TestDrive(t *testing.T) {
 	c, name := small(t, nil)
+	profile := filepath.Join(t.TempDir(), "cpu")
 	var out, errs bytes.Buffer
-	if code := Drive(Cairn(), []string{"-mode", "memory", name}, &out, &errs); code != 0 {
+	if code := Drive(Cairn(), []string{"-mode", "memory", "-cpuprofile", profile, name}, &out, &errs); code != 0 {
 		t.Fatalf("exit %d: %s", code, errs.String())
 	}
 	var r Result
@@ -168,6 +169,9 @@ func TestDrive(t *testing.T) {
 	}
 	if r.Contestant != "cairn" || r.Corpus != c.Header.Name || r.Metrics["bytes/membership"] < 1 {
 		t.Errorf("result %+v", r)
+	}
+	if info, err := os.Stat(profile); err != nil || info.Size() == 0 {
+		t.Errorf("no profile: %v", err)
 	}
 	for _, args := range [][]string{{}, {"-mode", "fast", name}, {filepath.Join(t.TempDir(), "none")}, {"-nonsense"}} {
 		if code := Drive(Cairn(), args, &out, &errs); code == 0 {
