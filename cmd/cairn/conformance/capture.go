@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -67,10 +68,17 @@ type captured struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 
+	// replay: what was sent or received in base64, a line a message, or a whole
+	// exchange in hex
+	Dir    string            `json:"dir"`
+	Start  string            `json:"start"`
+	Frames []json.RawMessage `json:"frames"`
+
 	number int
 	seq    uint64 // of a message; of the last before a query or state
 	lost   span
 	data   []byte
+	replay *exchange // of the first line of one
 }
 
 // image is one multimodal input of a prompt.
@@ -123,6 +131,9 @@ func parseCapture(lines []line) (*capture, error) {
 		}
 		c.lines = append(c.lines, x)
 	}
+	if err := c.joinExchanges(); err != nil {
+		return nil, err
+	}
 	return c, c.checkHistory()
 }
 
@@ -164,6 +175,9 @@ func (x *captured) check(c *capture) (err error) {
 			return fmt.Errorf("lost: from %d to %d: want the first and the last that are missing", x.lost.from, x.lost.to)
 		}
 	case "replay":
+		if err := x.checkReplay(); err != nil {
+			return fmt.Errorf("replay: %w", err)
+		}
 	case "head":
 		return fmt.Errorf("a second head")
 	default:
@@ -196,7 +210,7 @@ const captureSource = "captured"
 
 // source is the configuration under which the capture is played.
 func (c *capture) source(pythonRoot bool) (engine.Source, error) {
-	s := engine.Source{ID: captureSource, Model: defaultModel, Ranks: 1, MainGroup: c.head.Config.MainGroup, NoPythonRoot: !pythonRoot}
+	s := engine.Source{ID: captureSource, Model: defaultModel, Ranks: 1, MainGroup: c.head.Config.MainGroup, NoPythonRoot: !pythonRoot, TakeUnsound: true}
 	switch c.head.Policy {
 	case "", "copies":
 	case "set":

@@ -54,6 +54,7 @@ func TestScriptsThatAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"", "live", "live 0", "live x: +a", "live 0: a", "live 0: +e", "live 0: +a^e", "live 0: -b^a", "live 0: ",
 		"live 2^64: +a", "live 2^200: +a", "live 1..0: empty", "live 0..9999999: empty", "frames head", "? 1..4", "? 1..4 -> x", "gaps many", "frob",
+		"live 0: *#", "live 0: +#x", "request x", "rp 2", "rp 2..1: empty",
 	} {
 		if m, err := parseMove(text); err == nil {
 			t.Errorf("%q is taken for %+v", text, m)
@@ -62,6 +63,23 @@ func TestScriptsThatAreRefused(t *testing.T) {
 	m, err := parseMove("live 2^64-1: +a +c^b -x")
 	if err != nil || m.first != 1<<64-1 || m.last != m.first || len(m.events) != 3 || m.events[1].parent.value != 102 {
 		t.Errorf("got %+v, %v", m, err)
+	}
+}
+
+func TestScriptsOfTheChain(t *testing.T) {
+	m, err := parseMove("rp 4..6: +# -#3 -x")
+	if err != nil || m.verb != "rp" || m.first != 4 || m.last != 6 || len(m.events) != 1 || len(m.chain) != 2 {
+		t.Fatalf("got %+v, %v", m, err)
+	}
+	own, other := m.chain[0].event(5), m.chain[1].event(5)
+	if own.op != "store" || own.hashes[0].value != 1006 || own.parent.value != 1005 || own.tokens[0] != 21 || len(own.tokens) != 4 {
+		t.Errorf("the batch's own block is %+v", own)
+	}
+	if other.op != "remove" || other.hashes[0].value != 1004 || other.tokens != nil {
+		t.Errorf("block 3 is removed by %+v", other)
+	}
+	if root := m.chain[0].event(0); root.parent != nil {
+		t.Errorf("block 0 has the parent %+v", root.parent)
 	}
 }
 

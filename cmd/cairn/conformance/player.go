@@ -53,6 +53,7 @@ type captureRun struct {
 
 	rig     *rig
 	partial map[string]bool // by stream: something before was lost, nothing cleared since
+	holes   map[string]*hole
 	next    map[string]uint64
 	decoder wire.Decoder
 }
@@ -62,12 +63,12 @@ func (r *captureRun) play(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	r.partial, r.next = map[string]bool{}, map[string]uint64{}
+	r.partial, r.next, r.holes = map[string]bool{}, map[string]uint64{}, map[string]*hole{}
 	if r.rig, err = newRig(o); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.rig.close()) }()
-	if err := r.rig.add(ctx, source); err != nil {
+	if err := r.rig.addSource(ctx, source, r.repaired()); err != nil {
 		return err
 	}
 	for i := range r.lines {
@@ -98,9 +99,18 @@ func (r *captureRun) line(ctx context.Context, x *captured) error {
 		}
 		r.state(x)
 	case "replay":
-		r.file.skip("replay", "repair from the replay socket does not exist yet")
+		return r.exchange(ctx, x, stream.Rank)
 	}
 	return nil
+}
+
+// repaired reports whether the capture's engine was asked for what was missing.
+func (r *captureRun) repaired() bool {
+	kinds := map[string]bool{}
+	for i := range r.lines {
+		kinds[r.lines[i].Kind] = true
+	}
+	return kinds["lost"] && kinds["replay"]
 }
 
 // follow keeps track of what of a stream's history is known: from a gap until
@@ -110,27 +120,35 @@ func (r *captureRun) follow(x *captured) error {
 	case repeated:
 		return nil // dropped, whatever is in it
 	case behindGap:
+		r.holes[x.Stream] = &hole{span{r.next[x.Stream], x.seq - 1}, r.partial[x.Stream]}
 		r.partial[x.Stream] = true
 	case restarted:
 		r.partial[x.Stream] = x.seq > 0 // from its beginning or not
 	}
 	r.next[x.Stream] = x.seq + 1
-	if _, err := r.decoder.Reset(x.data); err != nil {
-		r.partial[x.Stream] = true
-		return nil
+	r.scan(x.Stream, x.data)
+	return nil
+}
+
+// scan looks for what a batch does to the history: one that cannot be decoded
+// makes it partial, a clear makes it whole.
+func (r *captureRun) scan(stream string, payload []byte) {
+	if _, err := r.decoder.Reset(payload); err != nil {
+		r.partial[stream] = true
+		return
 	}
 	var e wire.Event
 	for {
 		more, err := r.decoder.Next(&e)
 		if err != nil {
-			r.partial[x.Stream] = true
-			return nil
+			r.partial[stream] = true
+			return
 		}
 		if !more {
-			return nil
+			return
 		}
 		if e.Kind == wire.Clear {
-			r.partial[x.Stream] = false
+			r.partial[stream] = false
 		}
 	}
 }

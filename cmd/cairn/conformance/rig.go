@@ -34,6 +34,7 @@ type rigged struct {
 // feed is the publishing end of one stream, and what was sent through it.
 type feed struct {
 	publisher *zmtp.Publisher
+	replayer  *replayer // nil: no replay endpoint
 	sent      bool
 	last      uint64 // sequence of the last message
 	restarts  uint32 // how often the sequence went back
@@ -51,6 +52,8 @@ func newRig(o Options) (*rig, error) {
 		StaleAfter:  time.Hour,
 		SilentAfter: -1,
 		Backoff:     zmtp.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond},
+		// A file's requests are those that it tells of, however close together.
+		Repair: engine.RepairOptions{Cooldown: -1, ProbeAfter: -1, Silence: o.silence},
 	}
 	if o.Direct {
 		r.network = newNetwork()
@@ -80,6 +83,9 @@ func (s *rigged) close() error {
 	var errs []error
 	for _, f := range s.feeds {
 		errs = append(errs, f.publisher.Close())
+		if f.replayer != nil {
+			errs = append(errs, f.replayer.router.Close())
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -87,6 +93,15 @@ func (s *rigged) close() error {
 // add binds a publisher for each rank of spec, adds the source to the engine
 // and waits until all of its streams are connected.
 func (r *rig) add(ctx context.Context, spec engine.Source) error {
+	return r.addSource(ctx, spec, false)
+}
+
+// addRepaired is add for a source with a replay endpoint for each rank.
+func (r *rig) addRepaired(ctx context.Context, spec engine.Source) error {
+	return r.addSource(ctx, spec, true)
+}
+
+func (r *rig) addSource(ctx context.Context, spec engine.Source, repaired bool) error {
 	if r.sources[spec.ID] != nil {
 		return fmt.Errorf("source %q is there already", spec.ID)
 	}
@@ -99,6 +114,16 @@ func (r *rig) add(ctx context.Context, spec engine.Source) error {
 		s.feeds = append(s.feeds, &feed{publisher: p})
 	}
 	s.spec.Endpoint = publishers[0].Addr()
+	if repaired {
+		replayers, endpoint, err := r.addReplay(ctx, len(publishers))
+		if err != nil {
+			return errors.Join(err, s.close())
+		}
+		s.spec.Replay = endpoint
+		for rank, p := range replayers {
+			s.feeds[rank].replayer = p
+		}
+	}
 	r.sources[spec.ID] = s
 	if err := r.engine.AddSource(ctx, s.spec); err != nil {
 		return err

@@ -30,6 +30,8 @@ type Options struct {
 	// patience is how long counters and tables may take to become what a file
 	// says. What never does runs into it. 0 means five seconds.
 	patience time.Duration
+	// silence is how long a replay may bring nothing; 0: the engine's default.
+	silence time.Duration
 }
 
 // DefaultTimeout is the bound of one file: far above what a good one needs.
@@ -133,7 +135,7 @@ func playFile(ctx context.Context, f *File, o Options) error {
 	case kindWire:
 		return playWire(ctx, f, lines, o)
 	case kindReplay:
-		return playReplay(f, lines)
+		return playReplay(ctx, f, lines, o)
 	case kindIndex:
 		return playTraces(ctx, f, lines, o)
 	case kindTransport:

@@ -13,19 +13,26 @@ import (
 //	live 0: +a b        a message with sequence 0: a store of a and b, chained
 //	live 1..5: empty    messages without events
 //	live 2^63: +c^b -a  sequences may be powers; c has the parent b; a is removed
+//	live 7: +# -#3      the block of batch 7 of one long chain is stored, that of
+//	                    batch 3 removed
+//	request 2           the source asks its replay endpoint from 2 on
+//	rp 2: +c^b          a reply with sequence 2
+//	end                 the end marker
 //	frames topic payload  a malformed message: topic, sequence, sequence7
 //	                      (seven bytes), payload, extra
 //	? 1..8 -> 2         a prompt with tokens 1 to 8 finds 2 blocks of 4
 //	state exact         the source's state
-//	gaps, missing, restarts, dropped, connections N   what was counted
+//	gaps, missing, restarts, dropped, connections, requests N   what was counted
 //
 // The blocks are those of the project's transport cases: a, b, c and d one
 // behind the other with tokens 1..16 and the names 101 to 104, x a root block
-// with tokens 21..24 and the name 121.
+// with tokens 21..24 and the name 121. Block n of the chain has the tokens 4n+1
+// to 4n+4 and the name 1001+n; block 0 is a root.
 type script struct {
 	ID       string   `json:"id"`
 	Title    string   `json:"title"`
 	FirstSeq uint64   `json:"first_seq"` // of the source: 0, or 1
+	Replay   bool     `json:"replay"`    // the source has a replay endpoint
 	Script   []string `json:"script"`
 
 	line  int
@@ -35,13 +42,46 @@ type script struct {
 // move is one statement of a script.
 type move struct {
 	text        string
-	verb        string  // live, frames, ?, state, or what is counted
-	first, last uint64  // live
-	events      []event // live
+	verb        string  // live, rp, request, end, frames, ?, state, or what is counted
+	first, last uint64  // live, rp, request
+	events      []event // live, rp; those of the chain are made per sequence
+	chain       []chained
 	frames      []string
 	tokens      []uint32 // ?
 	n           uint64   // ?, counts
 	state       string
+}
+
+// chained is an event about a block of the chain.
+type chained struct {
+	op  string // store, remove
+	n   uint64
+	own bool // n is the batch's sequence
+}
+
+// event makes it for the batch with sequence seq.
+func (c chained) event(seq uint64) event {
+	n := c.n
+	if c.own {
+		n = seq
+	}
+	e := event{op: c.op, blockSize: scriptBlock, medium: "GPU", hashes: []name{{value: 1001 + n}}}
+	if c.op == "store" {
+		e.tokens = count(scriptBlock*n+1, scriptBlock)
+		if n > 0 {
+			e.parent = &name{value: 1000 + n}
+		}
+	}
+	return e
+}
+
+// batch is the payload of the move's batch with sequence seq.
+func (m *move) batch(seq uint64) []byte {
+	events := m.events
+	for _, c := range m.chain {
+		events = append(events[:len(events):len(events)], c.event(seq))
+	}
+	return vllmMap.batch(0, events...)
 }
 
 // scriptBlock is the tokens of one block of a script.
@@ -62,7 +102,7 @@ func count(first, n uint64) []uint32 {
 }
 
 // counted are the words for what the engine counted.
-var counted = []string{"gaps", "missing", "restarts", "dropped", "connections"}
+var counted = []string{"gaps", "missing", "restarts", "dropped", "connections", "requests"}
 
 func parseScript(l line) (*script, error) {
 	s := &script{line: l.number}
@@ -78,8 +118,13 @@ func parseScript(l line) (*script, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d, %s: statement %d, %q: %w", l.number, s.ID, i, text, err)
 		}
-		if m.verb != "live" && m.verb != "frames" {
+		switch m.verb {
+		case "live", "rp", "end", "frames":
+		default:
 			checks++
+		}
+		if !s.Replay && (m.verb == "request" || m.verb == "rp" || m.verb == "end") {
+			return nil, fmt.Errorf("line %d, %s: statement %d, %q: the source has no replay endpoint; want replay true", l.number, s.ID, i, text)
 		}
 		s.moves = append(s.moves, m)
 	}
@@ -94,13 +139,22 @@ func parseMove(text string) (move, error) {
 	verb, rest, _ := strings.Cut(text, " ")
 	m.verb = verb
 	switch verb {
-	case "live":
+	case "request":
+		var err error
+		m.first, err = parseSequence(rest)
+		return m, err
+	case "end":
+		return m, nil
+	case "live", "rp":
 		sequences, events, ok := strings.Cut(rest, ": ")
 		if !ok {
-			return m, errors.New("want live SEQUENCE: EVENTS")
+			return m, fmt.Errorf("want %s SEQUENCE: EVENTS", verb)
 		}
 		var err error
 		if m.first, m.last, err = parseRange(sequences); err != nil {
+			return m, err
+		}
+		if m.chain, events, err = parseChain(events); err != nil || len(m.chain) > 0 && events == "" {
 			return m, err
 		}
 		m.events, err = parseEvents(events)
@@ -141,7 +195,7 @@ func parseMove(text string) (move, error) {
 			return m, err
 		}
 	}
-	return m, fmt.Errorf("unknown statement; want live, frames, ?, state, %s", strings.Join(counted, ", "))
+	return m, fmt.Errorf("unknown statement; want live, request, rp, end, frames, ?, state, %s", strings.Join(counted, ", "))
 }
 
 // parseRange reads "5", "1..5" or "2^63-1".
@@ -186,6 +240,29 @@ func parseSequence(s string) (uint64, error) {
 		return 0, fmt.Errorf("%s is no number of 64 bits", s)
 	}
 	return v.Uint64(), nil
+}
+
+// parseChain takes the events about the chain, "+#" and "-#3", out of a list.
+func parseChain(s string) (list []chained, rest string, err error) {
+	var others []string
+	for _, word := range strings.Fields(s) {
+		sign, number, ok := strings.Cut(word, "#")
+		if !ok {
+			others = append(others, word)
+			continue
+		}
+		c := chained{op: map[string]string{"+": "store", "-": "remove"}[sign], own: number == ""}
+		if c.op == "" {
+			return nil, "", fmt.Errorf("%q: want + or - in front of a block of the chain", word)
+		}
+		if !c.own {
+			if c.n, err = strconv.ParseUint(number, 10, 32); err != nil {
+				return nil, "", err
+			}
+		}
+		list = append(list, c)
+	}
+	return list, strings.Join(others, " "), nil
 }
 
 // parseEvents reads "+a b", "+c^b", "-b" or "empty". A sign begins an event.

@@ -64,7 +64,7 @@ func playScriptNames(ctx context.Context, f *File, o Options) error {
 		found = true
 		s := known[h[1]]
 		if s == nil {
-			f.skip(h[1]+" "+h[2], "repair from the replay socket does not exist yet")
+			f.skip(h[1]+" "+h[2], "no script of that name is built in")
 			continue
 		}
 		s.line = n
@@ -85,29 +85,39 @@ func playScript(ctx context.Context, f *File, s *script, o Options) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	if err := r.add(ctx, engine.Source{ID: s.ID, Model: defaultModel, Ranks: 1, FirstSeq: s.FirstSeq}); err != nil {
+	if err := r.addSource(ctx, engine.Source{ID: s.ID, Model: defaultModel, Ranks: 1, FirstSeq: s.FirstSeq}, s.Replay); err != nil {
 		return err
 	}
+	p := &scriptRun{script: s, file: f, rig: r}
+	defer func() { p.open.end() }()
 	for i := range s.moves {
-		if err := playMove(ctx, f, r, s, &s.moves[i]); err != nil {
+		if err := p.move(ctx, &s.moves[i]); err != nil {
 			return fmt.Errorf("%q: %w", s.moves[i].text, err)
 		}
 	}
 	return nil
 }
 
-func playMove(ctx context.Context, f *File, r *rig, s *script, m *move) error {
+// scriptRun is one run of a script.
+type scriptRun struct {
+	*script
+	file *File
+	rig  *rig
+	open *asked // the request that is being answered
+}
+
+func (p *scriptRun) move(ctx context.Context, m *move) error {
+	r, f, s := p.rig, p.file, p.script
 	switch m.verb {
 	case "live":
 		for seq := m.first; ; seq++ {
 			f.Played++
-			payload := vllmMap.batch(0, m.events...)
 			if seq == reserved {
 				// Refused as data, so that nothing waits for it.
-				if err := r.raw(s.ID, 0, nil, sequenceFrame(seq), payload); err != nil {
+				if err := r.raw(s.ID, 0, nil, sequenceFrame(seq), m.batch(seq)); err != nil {
 					return err
 				}
-			} else if err := r.publish(s.ID, 0, "", seq, payload); err != nil {
+			} else if err := r.publish(s.ID, 0, "", seq, m.batch(seq)); err != nil {
 				return err
 			}
 			if seq == m.last {
@@ -117,6 +127,17 @@ func playMove(ctx context.Context, f *File, r *rig, s *script, m *move) error {
 	case "frames":
 		f.Played++
 		return r.raw(s.ID, 0, m.raw()...)
+	case "request", "rp", "end":
+		return p.replay(ctx, m)
+	}
+	if m.verb == "state" && m.state == engine.Repairing.String() {
+		// Nothing to settle: what is published is held.
+		limit, cancel := context.WithTimeout(ctx, r.options.patience)
+		defer cancel()
+		state := func() string { return r.stream(s.ID, 0).State.String() }
+		_ = r.until(limit, func() bool { return state() == m.state }, func() string { return m.text })
+		compare(f, s.line, s.ID, m.text, m.state, state())
+		return nil
 	}
 	if err := r.settle(ctx, s.ID, 0); err != nil {
 		return err
@@ -136,12 +157,50 @@ func playMove(ctx context.Context, f *File, r *rig, s *script, m *move) error {
 		compare(f, s.line, s.ID, m.text, m.n, uint64(got))
 	case "state":
 		compare(f, s.line, s.ID, m.text, m.state, r.stream(s.ID, 0).State.String())
+	case "requests":
+		if p := r.sources[s.ID].feeds[0].replayer; p != nil {
+			compare(f, s.line, s.ID, m.text, m.n, p.count.Load())
+		}
 	default:
 		// What is dropped has no sequence to wait for: the count itself is awaited.
 		limit, cancel := context.WithTimeout(ctx, r.options.patience)
 		defer cancel()
 		_ = r.until(limit, func() bool { return streamCount(r.stream(s.ID, 0), m.verb) == m.n }, func() string { return m.text })
 		compare(f, s.line, s.ID, m.text, m.n, streamCount(r.stream(s.ID, 0), m.verb))
+	}
+	return nil
+}
+
+// replay plays what is said on the replay socket.
+func (p *scriptRun) replay(ctx context.Context, m *move) error {
+	switch m.verb {
+	case "request":
+		p.open.end()
+		p.open = nil
+		a, err := p.rig.sources[p.ID].feeds[0].replayer.wait(ctx, p.rig.options.patience)
+		if errors.Is(err, errNotAsked) {
+			compare(p.file, p.line, p.ID, m.text, fmt.Sprint("from ", m.first), "none")
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		compare(p.file, p.line, p.ID, m.text, fmt.Sprint("from ", m.first), fmt.Sprint("from ", a.from))
+		p.open = a
+	case "rp":
+		for seq := m.first; p.open != nil; seq++ {
+			p.file.Played++
+			p.open.send(nil, sequenceFrame(seq), m.batch(seq))
+			if seq == m.last {
+				break
+			}
+		}
+	case "end":
+		if p.open != nil {
+			p.open.send(nil, endMarker(), nil)
+			p.open.end()
+			p.open = nil
+		}
 	}
 	return nil
 }
