@@ -101,31 +101,38 @@ func (k *querier) hint(e *Engine, m *modelView, q *Query, t Target, h *HintAnswe
 		return d.BadChoice
 	}
 	c := &call.Candidates[d.Best]
-	f := &k.found[k.at[d.Best]]
-	hd := m.holders[f.holder]
+	source := k.holderOf(d.Best)
+	hd := m.holders[source]
 	size = hd.blockSize()
 	h.Threshold, h.Estimate = blocks(d.Threshold, size), c.Estimate
 	h.Best = Place{Source: hd.src.spec.ID, Rank: hd.rank, Domain: hd.domain,
 		Depth: blocks(d.Depth, size), Tokens: d.Depth, BlockSize: size}
 	if d.Reason != hint.Hinted {
-		h.Applied, h.Cause, h.Streams = k.interval(m, int(f.holder), h.Streams)
+		if k.at[d.Best] < 0 {
+			k.noteAfter(m, source) // the walk did not meet it
+		}
+		h.Applied, h.Cause, h.Streams = k.interval(m, source, h.Streams)
 		return false
 	}
 	enough := false
 	for try := 0; try < nameTries && !enough; try++ {
 		h.Best.Depth, h.Best.Tokens = blocks(d.Depth, size), d.Depth
-		k.name(m, f, hd, h)
+		if at := k.at[d.Best]; at < 0 {
+			k.nameRange(m, k.ranged.spans[^at], hd, c, h)
+		} else {
+			k.name(m, &k.found[at], hd, h)
+		}
 		enough = call.Enough(c, h.Best.Tokens, d.Threshold)
 	}
-	k.noteAfter(m, int(f.holder)) // the names were read after the walk
-	if !enough || !k.mayServe(e, m, int(f.holder)) {
+	k.noteAfter(m, source) // the names were read after the walk
+	if !enough || !k.mayServe(e, m, source) {
 		// The index gave fewer names than the depth promised, and what is left
 		// is no gain for the target; or they are those of a source that lost
 		// something or was replaced behind the walk.
-		h.Reason, h.Best, h.Names, h.Estimate = hint.NoLongerSource, Place{}, h.Names[:0], hint.Estimate{}
+		h.Reason, h.Best, h.Start, h.Names, h.Estimate = hint.NoLongerSource, Place{}, 0, h.Names[:0], hint.Estimate{}
 		return false
 	}
-	h.Applied, h.Cause, h.Streams = k.interval(m, int(f.holder), h.Streams)
+	h.Applied, h.Cause, h.Streams = k.interval(m, source, h.Streams)
 	h.Endpoint, h.MessageID = hd.candidate.Endpoint, t.MessageID
 	if !t.Bare {
 		h.JSON = hint.AppendFetch(h.JSON, t.MessageID, h.Endpoint, h.Names)
@@ -170,6 +177,9 @@ func (k *querier) candidates(e *Engine, m *modelView, call *hint.Call) (size int
 			k.candidate(call, m, i, depth)
 		}
 	}
+	if call.Options.Ranges {
+		k.ranges(e, m, call, held)
+	}
 	call.Candidates = k.cands
 	return size
 }
@@ -185,15 +195,28 @@ func (h *holder) owns(at hint.Place) bool {
 
 // candidate lays out one finding.
 func (k *querier) candidate(call *hint.Call, m *modelView, i, depth int) {
-	hd := m.holders[k.found[i].holder]
-	k.cands = append(k.cands, hd.candidate)
 	k.at = append(k.at, int32(i))
+	k.layOut(call, m.holders[k.found[i].holder], depth)
+}
+
+// layOut adds a holder to the candidates.
+func (k *querier) layOut(call *hint.Call, hd *holder, depth int) *hint.Candidate {
+	k.cands = append(k.cands, hd.candidate)
 	c := &k.cands[len(k.cands)-1]
 	c.Depth, c.BlockSize = depth, hd.blockSize()
 	if call.Options.Spread || call.Options.Cost || call.Options.Policy != nil {
 		c.Load = hd.peer.load()
 		c.Cost = hd.peer.cost.coefficients()
 	}
+	return c
+}
+
+// holderOf is the holder of candidate i, as an index in the model's.
+func (k *querier) holderOf(i int) int {
+	if at := k.at[i]; at < 0 {
+		return int(k.ranged.spans[^at].holder)
+	}
+	return int(k.found[k.at[i]].holder)
 }
 
 // eager is how many sources are judged by their freshness one after the other,
@@ -224,7 +247,7 @@ func (k *querier) decide(e *Engine, m *modelView, call *hint.Call) hint.Decision
 
 // hidden reports whether freshness keeps candidate i from being a source.
 func (k *querier) hidden(e *Engine, m *modelView, i int) bool {
-	return !k.mayServe(e, m, int(k.found[k.at[i]].holder))
+	return !k.mayServe(e, m, k.holderOf(i))
 }
 
 // interval appends the positions of holder i's streams, and joins them; cause is

@@ -26,8 +26,9 @@ type querier struct {
 	slot   []int32          // holder → index in found + 1; all zero between queries
 	order  []uint64         // of findings, deepest first: see sort
 	cands  []hint.Candidate
-	at     []int32      // of cands: index in found
+	at     []int32      // of cands: index in found, or below 0 in ranged.spans
 	choice hint.Scratch // of decisions
+	ranged rangeQuery
 
 	revision uint64 // of the view
 }

@@ -45,3 +45,21 @@ func TestOptionsDoNotAllocate(t *testing.T) {
 		t.Errorf("route: %v allocations", n)
 	}
 }
+
+// TestRangesDoNotAllocate: nor do runs of blocks behind the root.
+func TestRangesDoNotAllocate(t *testing.T) {
+	e := openEngine(t, Options{Hints: HintOptions{SuffixRanges: true}})
+	addWorker(t, e, "a", "127.0.0.1", 1, dialects[1], hinted()).say(t, store(4, "GPU", ""), remove("GPU", "", chainNames[0]))
+	addWorker(t, e, "t", "127.0.0.1", 1, dialects[1], hinted()).say(t, store(2, "GPU", ""))
+	var h HintAnswer
+	q := prompt()
+	f := func() {
+		if err := e.Hint(q, Target{Source: "t"}, &h); err != nil || h.Start != 1 || len(h.Names) != 3 {
+			t.Fatalf("%s from block %d, %v", outcome(&h), h.Start, err)
+		}
+	}
+	f()
+	if n := testing.AllocsPerRun(200, f); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -22,7 +22,7 @@ type Place struct {
 	Rank   int
 	Domain Domain
 	// Depth is how many blocks of BlockSize tokens the holder has, Tokens the
-	// same in tokens.
+	// same in tokens; of a range, where it ends (HintAnswer.Start).
 	Depth     int
 	Tokens    int
 	BlockSize int
