@@ -26,6 +26,10 @@ type RepairOptions struct {
 	// last messages were lost; then more and more rarely, down to once a
 	// minute. 0 means 5 s, negative never.
 	ProbeAfter time.Duration
+	// Snapshot, if set, says who gives the whole state of a stream's publisher,
+	// where a replay cannot help or there is none; nil for nobody. It is called
+	// once a stream.
+	Snapshot func(source string, rank, tpShard int) ingest.Snapshotter
 }
 
 func (o *RepairOptions) check(bad func(field string, value any, want string) error) error {
@@ -59,6 +63,9 @@ func (f *feed) repair() (ingest.Repair, error) {
 		Limit:       f.src.engine.repairs,
 		HoldBatches: o.HoldBatches, HoldBytes: o.HoldBytes,
 		Silence: o.Silence, Total: o.Total, Cooldown: o.Cooldown, ProbeAfter: o.ProbeAfter,
+	}
+	if o.Snapshot != nil {
+		r.Snapshot = o.Snapshot(f.src.spec.ID, f.rank, f.tp)
 	}
 	base := f.src.spec.Replay
 	if n := len(f.src.spec.ShardReplays); n > 0 {

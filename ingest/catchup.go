@@ -52,7 +52,7 @@ func (s *Stream) tick(ctx context.Context) error {
 		}
 		return s.request(ctx)
 	}
-	s.probe(now)
+	s.probe()
 	return nil
 }
 
@@ -111,7 +111,7 @@ func (s *Stream) armProbe() {
 
 // probe asks a publisher that has been quiet whether it has said something that
 // did not come: what is lost at the end of a burst shows at no later message.
-func (s *Stream) probe(now time.Time) {
+func (s *Stream) probe() {
 	o := &s.opt.Repair
 	if o.Endpoint == "" || o.ProbeAfter <= 0 || !s.connected.Load() {
 		return // the next connection begins again
@@ -120,15 +120,13 @@ func (s *Stream) probe(now time.Time) {
 		s.arm(max(s.quiet, o.ProbeAfter))
 		return
 	}
-	if last := s.message.Load(); last != s.probed {
-		// It has spoken since: begin again.
-		s.probed, s.quiet = last, o.ProbeAfter
-	}
-	if since := now.Sub(time.Unix(0, max(s.probed, s.looked))); since < s.quiet {
-		s.arm(s.quiet - since)
+	if n := s.counters.counts[countMessages].Load(); n != s.probed {
+		// It has spoken since: begin again. Counted, not timed, for the clock
+		// of the day may jump.
+		s.probed, s.quiet = n, o.ProbeAfter
+		s.arm(s.quiet)
 		return
 	}
-	s.looked = now.UnixNano()
 	s.counters.add(countProbes, 1)
 	f := s.replayOptions()
 	f.Peek, f.Witness = true, s.witness()
@@ -176,5 +174,5 @@ func (s *Stream) behind(ctx context.Context, e *errand) error {
 	return s.schedule(ctx)
 }
 
-// errFatal tells the session that an error of a link was the stream's own.
+// ownError tells the session that an error of a link was the stream's own.
 func (s *Stream) ownError(err error) bool { return s.fatal != nil && errors.Is(err, s.fatal) }

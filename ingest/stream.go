@@ -60,8 +60,7 @@ type Stream struct {
 	timer   *time.Timer
 	due     atomic.Bool   // the timer is
 	quiet   time.Duration // how long the publisher may be quiet until it is asked
-	probed  int64         // the last message when it was asked last, unix ns
-	looked  int64         // when it was asked last, unix ns
+	probed  uint64        // messages when the timer was due last
 
 	// What the stream taught.
 	slots  [NumDomains][]slot
