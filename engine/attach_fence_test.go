@@ -127,9 +127,9 @@ func TestPostGap(t *testing.T) {
 				await(t, "the fence", func() bool { return r.route(g.intent.Owner).State == residency.Fenced })
 				r.phase.Store(1)
 				p.send(chainFrom(0, 4, "GPU", ""), chainFrom(0, 4, "CPU", "kvcr")) // ignored
-				await(t, "the link to be given up", func() bool {
-					return r.slot(g.intent.Owner).Attachment == nil && p.pub.WaitSubscribers(t.Context(), 0) == nil
-				})
+				if err := p.pub.WaitGone(patience(t)); err != nil {
+					t.Fatal(err)
+				}
 				await(t, "readers to see it", func() bool { return fenced.Load() > 100 })
 				stop()
 				if g.worker() != (Depths{}) || g.pool() != (Depths{}) {
