@@ -76,13 +76,18 @@ func (f *feed) open(ctx context.Context) error {
 		FirstSeq:       s.spec.FirstSeq,
 		NoPythonRoot:   s.spec.NoPythonRoot,
 		BareMultimodal: s.spec.BareMM,
-		Learned:        &s.learned,
-		Owner:          f,
-		Port:           port,
-		Transport:      transport,
-		Repair:         repair,
-		Backoff:        backoff,
-		Logger:         e.opt.Logger,
+		BlockSize:      s.spec.BlockSize,
+		TakeUnsound:    s.spec.TakeUnsound,
+
+		ZeroParentUnknown: s.spec.ZeroParentUnknown,
+
+		Learned:   &s.learned,
+		Owner:     f,
+		Port:      port,
+		Transport: transport,
+		Repair:    repair,
+		Backoff:   backoff,
+		Logger:    e.opt.Logger,
 	}, &tap{feed: f}))
 	if err != nil {
 		port.Close()

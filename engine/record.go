@@ -81,12 +81,16 @@ type recordedSource struct {
 	FirstSeq     uint64      `json:"first_seq,omitempty"`
 	NoPythonRoot bool        `json:"no_python_root,omitempty"`
 	BareMM       bool        `json:"bare_mm,omitempty"`
+	BlockSize    int         `json:"block_size,omitempty"`
+	ZeroParent   bool        `json:"zero_parent_unknown,omitempty"`
+	TakeUnsound  bool        `json:"take_unsound,omitempty"`
 }
 
 func record(s *Source) recordedSource {
 	return recordedSource{
 		ID: s.ID, Model: s.Model, Endpoint: s.Endpoint, Shards: s.Shards, Push: s.Push, Ranks: s.Ranks, Topic: s.Topic, Protocol: s.Protocol,
 		Policy: s.Policy, MainGroup: s.MainGroup, FirstSeq: s.FirstSeq, NoPythonRoot: s.NoPythonRoot, BareMM: s.BareMM,
+		BlockSize: s.BlockSize, ZeroParent: s.ZeroParentUnknown, TakeUnsound: s.TakeUnsound,
 	}
 }
 
@@ -94,6 +98,7 @@ func (r *recordedSource) source() Source {
 	return Source{
 		ID: r.ID, Model: r.Model, Endpoint: r.Endpoint, Shards: r.Shards, Push: r.Push, Ranks: r.Ranks, Topic: r.Topic, Protocol: r.Protocol,
 		Policy: r.Policy, MainGroup: r.MainGroup, FirstSeq: r.FirstSeq, NoPythonRoot: r.NoPythonRoot, BareMM: r.BareMM,
+		BlockSize: r.BlockSize, ZeroParentUnknown: r.ZeroParent, TakeUnsound: r.TakeUnsound,
 	}
 }
 

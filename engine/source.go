@@ -83,11 +83,24 @@ type Source struct {
 	// BareMM: bare strings among a block's extra keys are multimodal
 	// identifiers whatever their form.
 	BareMM bool
+	// BlockSize is how many tokens a block has where events do not say so: those
+	// of Dynamo's routers, which have content hashes and no tokens. 0 takes that
+	// of the source's other events.
+	BlockSize int
+	// ZeroParentUnknown takes a parent 0 for one that is not known, as LMCache
+	// means it, instead of none.
+	ZeroParentUnknown bool
+	// TakeUnsound follows SGLang 0.5.1 – 0.5.5.post3, whose events do not say how
+	// blocks hang together. Without it such a source is fenced.
+	TakeUnsound bool
 
 	// Hint declares that this source takes part in peer-fetch hints. Nil: it
 	// is neither a target nor a source of hints.
 	Hint *HintConfig
 }
+
+// maxBlockSize bounds Source.BlockSize.
+const maxBlockSize = 1 << 16
 
 // FieldError says which field of a source or an option cannot be used, with
 // the value it had and what would be right.
@@ -151,6 +164,9 @@ func (s *Source) problems(maxRanks int, reach bool) (all []*FieldError) {
 	}
 	if s.Policy > tree.Set {
 		bad("policy", strconv.Itoa(int(s.Policy)), "wants copies or set")
+	}
+	if s.BlockSize < 0 || s.BlockSize > maxBlockSize {
+		bad("block_size", strconv.Itoa(s.BlockSize), fmt.Sprintf("wants 1 … %d, or 0 if it is not known", maxBlockSize))
 	}
 	if s.FirstSeq > 1 {
 		bad("first_seq", strconv.FormatUint(s.FirstSeq, 10), "publishers start at 0 (engines) or 1 (Mooncake master, llm-d fs backend)")

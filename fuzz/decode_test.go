@@ -114,8 +114,8 @@ func checkEvent(t *testing.T, e *wire.Event) {
 	if len(e.Tokens) > 0 && e.Class() == wire.Dense && !e.Even() {
 		t.Fatalf("%d hashes, %d tokens, block size %d, look-ahead %d", len(e.Hashes), len(e.Tokens), e.BlockSize, e.Lookahead)
 	}
-	if e.Contents != nil && len(e.Contents) != len(e.Hashes) {
-		t.Fatalf("%d contents of %d blocks", len(e.Contents), len(e.Hashes))
+	if e.Contents != nil && (len(e.Contents) == 0 || e.ContentUnit == 0 && len(e.Contents) != len(e.Hashes) || e.ContentUnit > 0 && !e.Even()) {
+		t.Fatalf("%d contents of %d blocks of %d tokens, %d tokens each", len(e.Contents), len(e.Hashes), e.BlockSize, e.ContentUnit)
 	}
 	if e.Placeholder && (len(e.Tokens) > 0 || e.BlockSize != 0) {
 		t.Fatalf("a placeholder with %d tokens, block size %d", len(e.Tokens), e.BlockSize)

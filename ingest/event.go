@@ -80,6 +80,8 @@ func (s *Stream) handle(ctx context.Context, rank int, ev *wire.Event) (Cause, e
 	case ev.Placeholder:
 		s.tally.placed += uint64(len(ev.Hashes))
 		return "", s.names(ctx, (*shard.Port).Place, h, ev.Hashes)
+	case s.unsound(ev):
+		return CauseUnsound, errFault
 	case ev.Contents != nil:
 	case ev.OpaqueTokens || len(ev.Tokens) == 0:
 		s.tally.count(skipOpaque)

@@ -108,6 +108,9 @@ type Options struct {
 	// ZeroParentUnknown takes a parent 0 for one that is not known, as LMCache
 	// means it, and not for none.
 	ZeroParentUnknown bool
+	// TakeUnsound follows releases whose events cannot be put together again:
+	// see CauseUnsound, with which they are fenced otherwise.
+	TakeUnsound bool
 
 	// Attached, if set, binds the stream to an attachment of a slot.
 	Attached *Attached

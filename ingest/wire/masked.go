@@ -62,7 +62,10 @@ func (d *Decoder) masked(c *cursor, ev *Event, key string) {
 
 // maskedShape checks the content hashes of an event against its blocks.
 func (d *Decoder) maskedShape(ev *Event) {
-	if u := ev.ContentUnit; u > 0 && (ev.BlockSize < u || ev.BlockSize%u != 0 || !ev.Even()) {
+	switch u := ev.ContentUnit; {
+	case u == 0 && len(ev.Contents) == len(ev.Hashes):
+	case u > 0 && ev.BlockSize >= u && ev.BlockSize%u == 0 && ev.Even():
+	default:
 		d.reject(ReasonTokenCount)
 	}
 }

@@ -22,6 +22,7 @@ func (d *Decoder) store(c *cursor, ev *Event) {
 		return
 	}
 	if len(ev.Contents) == 0 {
+		ev.Contents = nil
 		d.shape(ev)
 	} else {
 		d.maskedShape(ev)

@@ -171,6 +171,17 @@ func TestWrapped(t *testing.T) {
 			"rejected no_parent", "rejected missing_field", "rejected field_type", "rejected self_parent", "rejected field_type", "skipped unknown_tag",
 			"rejected missing_field", "rejected field_type", "rejected field_type", "rejected field_type", "rejected field_type", "store w42 #1 device []"}},
 
+		{"masked, and not what it should be", []string{
+			`{"type":"BlockStored","block_hashes":[1,2],"content_hashes":[3,4],"block_size":4}`,
+			`{"type":"BlockStored","block_hashes":[1,2],"content_hashes":[3,4,5,6],"content_unit":2,"block_size":4}`,
+			`{"type":"BlockStored","block_hashes":[1,2],"content_hashes":[3],"block_size":4}`,
+			`{"type":"BlockStored","block_hashes":[1,2],"content_hashes":[3,4,5],"content_unit":2,"block_size":4}`,
+			`{"type":"BlockStored","block_hashes":[1,2],"content_hashes":[3,4],"content_unit":8,"block_size":4}`,
+			`{"type":"BlockStored","block_hashes":[1],"content_hashes":[],"token_ids":[1,2],"block_size":2}`,
+			`{"type":"BlockStored","block_hashes":[1],"content_hashes":[],"content_unit":2}`}, []string{
+			"store device [1 2] of [3 4]/4", "store device [1 2] of [3 4 5 6]/4", "rejected token_count", "rejected token_count", "rejected token_count",
+			"store device [1] [1 2]/2", "store device [1] placed"}},
+
 		{"Mooncake's push", []string{
 			`{"event_id":7,"timestamp":1757376000500,"event_type":"stored","model_name":"m","block_size":2,"additional_salt":"s","lora_name":null,"tenant_id":"default","backend_id":"pool-0","medium":"cpu","dp_rank":1,"seq_hashes":[1,2],"base_block_idx":0,"parent_hash":null,"token_ids":[1,2,3,4]}`,
 			`{"event_id":8,"event_type":"stored","block_size":2,"medium":"cpu","seq_hashes":[3],"base_block_idx":2,"parent_hash":null,"token_ids":[5,6]}`,

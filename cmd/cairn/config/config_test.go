@@ -41,6 +41,9 @@ sources:
     first_seq: 1
     python_root: false
     mm_ids: bare
+    block_size: 16
+    zero_parent: unknown
+    unsound: take
 `
 
 func TestParse(t *testing.T) {
@@ -57,7 +60,8 @@ func TestParse(t *testing.T) {
 		{ID: "w2", Model: "m", Shards: []string{"tcp://10.0.0.2:5557", "tcp://10.0.0.2:5567"}, Ranks: 1, Protocol: "sglang_hicache_v1",
 			Hint: &engine.HintConfig{WorkerType: "aggregated", Endpoint: "tcp://10.0.0.2:23280"}},
 		{ID: "pool", Model: "m", Endpoint: "ipc:///run/pool.sock", Ranks: 1, Protocol: "framework_v1", Topic: "kv@",
-			Policy: tree.Set, MainGroup: 2, FirstSeq: 1, NoPythonRoot: true, BareMM: true},
+			Policy: tree.Set, MainGroup: 2, FirstSeq: 1, NoPythonRoot: true, BareMM: true,
+			BlockSize: 16, ZeroParentUnknown: true, TakeUnsound: true},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)

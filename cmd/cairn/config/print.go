@@ -98,6 +98,9 @@ func (l *items) dialect(s *engine.Source) {
 	l.add(s.FirstSeq != d.FirstSeq, "first_seq", s.FirstSeq)
 	l.add(s.NoPythonRoot, "python_root", false)
 	l.add(s.BareMM, "mm_ids", "bare")
+	l.add(s.BlockSize != d.BlockSize, "block_size", s.BlockSize)
+	l.add(s.ZeroParentUnknown, "zero_parent", "unknown")
+	l.add(s.TakeUnsound, "unsound", "take")
 }
 
 // listenerItems are the keys of a listener.

@@ -15,7 +15,8 @@ import (
 
 var sourceKeys = []string{
 	"id", "model", "endpoint", "shards", "push", "discover", "replay", "shard_replays", "plain",
-	"ranks", "protocol", "topic", "policy", "main_group", "first_seq", "python_root", "mm_ids", "hint",
+	"ranks", "protocol", "topic", "policy", "main_group", "first_seq", "python_root", "mm_ids",
+	"block_size", "zero_parent", "unsound", "hint",
 }
 
 // Words of the enumerations that only the file has; those of the engine are
@@ -23,6 +24,8 @@ var sourceKeys = []string{
 var (
 	policies = []string{tree.Copies: "copies", tree.Set: "set"}
 	mmIDs    = []string{"auto", "bare"}
+	zeroes   = []string{"root", "unknown"}
+	unsounds = []string{"refuse", "take"}
 )
 
 func (r *reader) sources(c *Config, n ast.Node) {
@@ -96,7 +99,7 @@ func (r *reader) source(n ast.Node, path, name string, at places) engine.Source 
 }
 
 // dialectKeys are what the publishers of a listener have in common.
-var dialectKeys = []string{"model", "protocol", "policy", "main_group", "first_seq", "python_root", "mm_ids"}
+var dialectKeys = []string{"model", "protocol", "policy", "main_group", "first_seq", "python_root", "mm_ids", "block_size", "zero_parent", "unsound"}
 
 // dialect reads a key of dialectKeys; false if it is none.
 func (r *reader) dialect(key string, v ast.Node, p string, s *engine.Source) bool {
@@ -117,6 +120,12 @@ func (r *reader) dialect(key string, v ast.Node, p string, s *engine.Source) boo
 		s.NoPythonRoot = !root
 	case "mm_ids":
 		r.word(v, p, mmIDs, func(i int) { s.BareMM = mmIDs[i] == "bare" })
+	case "block_size":
+		r.whole(v, p, 0, 1<<16, func(n uint64) { s.BlockSize = int(n) })
+	case "zero_parent":
+		r.word(v, p, zeroes, func(i int) { s.ZeroParentUnknown = zeroes[i] == "unknown" })
+	case "unsound":
+		r.word(v, p, unsounds, func(i int) { s.TakeUnsound = unsounds[i] == "take" })
 	default:
 		return false
 	}

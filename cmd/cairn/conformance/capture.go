@@ -210,7 +210,7 @@ const captureSource = "captured"
 
 // source is the configuration under which the capture is played.
 func (c *capture) source(pythonRoot bool) (engine.Source, error) {
-	s := engine.Source{ID: captureSource, Model: defaultModel, Ranks: 1, MainGroup: c.head.Config.MainGroup, NoPythonRoot: !pythonRoot}
+	s := engine.Source{ID: captureSource, Model: defaultModel, Ranks: 1, MainGroup: c.head.Config.MainGroup, NoPythonRoot: !pythonRoot, TakeUnsound: true}
 	switch c.head.Policy {
 	case "", "copies":
 	case "set":

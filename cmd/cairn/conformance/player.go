@@ -21,6 +21,11 @@ func playCapture(ctx context.Context, f *File, lines []line, o Options) error {
 	if err != nil {
 		return err
 	}
+	if c.head.unsound() {
+		if err := c.playRefusal(ctx, f, o); err != nil {
+			return err
+		}
+	}
 	if c.head.Engine != "sglang" || !older(c.head.Version, pythonRootUntil) {
 		return (&captureRun{capture: c, file: f, root: true}).play(ctx, o)
 	}
