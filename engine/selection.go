@@ -92,7 +92,7 @@ func (o *HintOptions) check(bad func(field string, value any, want string) error
 			name string
 			v    float64
 		}{{"per_token", c.PerToken}, {"per_position", c.PerPosition}, {"bytes_per_token", c.BytesPerToken},
-			{"bytes_per_second", c.BytesPerSecond}, {"setup", c.Setup.Seconds()}} {
+			{"bytes_per_second", c.BytesPerSecond}, {"setup_seconds", c.Setup.Seconds()}} {
 			if !(f.v >= 0) || math.IsInf(f.v, 0) {
 				return bad(fmt.Sprintf("hints.cost.coefficients[%d].%s", i, f.name), f.v, "wants 0 (unknown) or more")
 			}

@@ -438,7 +438,7 @@ func TestHintOptionsAreChecked(t *testing.T) {
 		"hints.cost.coefficients[0].per_token":        c(CostCoefficients{PerToken: -1}),
 		"hints.cost.coefficients[1].bytes_per_second": c(CostCoefficients{Model: "m"}, CostCoefficients{BytesPerSecond: math.Inf(1)}),
 		"hints.cost.coefficients[1]":                  c(CostCoefficients{Model: "m"}, CostCoefficients{Model: "m"}),
-		"hints.cost.coefficients[0].setup":            c(CostCoefficients{Setup: -1}),
+		"hints.cost.coefficients[0].setup_seconds":    c(CostCoefficients{Setup: -1}),
 		"hints.cost.coefficients[0].bytes_per_token":  c(CostCoefficients{BytesPerToken: math.NaN()}),
 		"hints.cost.coefficients[0].per_position":     c(CostCoefficients{PerPosition: -1}),
 	} {
