@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 	"time"
 
@@ -24,8 +25,11 @@ func (l *queueLink) Next() ([][]byte, error) {
 	for {
 		select {
 		case m, ok := <-l.queue:
-			if !ok {
+			switch {
+			case !ok:
 				return nil, ErrEnd
+			case m == nil:
+				return nil, io.EOF // the connection is lost
 			}
 			return m, nil
 		case <-l.wake:
