@@ -168,6 +168,7 @@ func serve(ctx context.Context, conf config.Config, log *slog.Logger) (err error
 		StaleAfter:         conf.StaleAfter,
 		SilentAfter:        conf.SilentAfter,
 		AllowDegradedHints: conf.DegradedHints,
+		Hints:              conf.Hints,
 		Logger:             log,
 	})
 	if err != nil {

@@ -46,6 +46,8 @@ type Config struct {
 
 	// DegradedHints lets sources that lost something for good serve hints.
 	DegradedHints bool
+	// Hints choose which source a hint names.
+	Hints engine.HintOptions
 
 	// Registration lets workers register over HTTP; WorkersFile is a watched
 	// file that registers them, "" = none. MaxSlots bounds the cache owners of one

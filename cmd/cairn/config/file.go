@@ -134,7 +134,7 @@ func rootKeys() []string {
 			keys = append(keys, Settings[i].Key)
 		}
 	}
-	return append(keys, "log", "sources", "listeners")
+	return append(keys, "log", "hints", "sources", "listeners")
 }
 
 func (r *reader) root(c *Config, n ast.Node) {
@@ -144,6 +144,9 @@ func (r *reader) root(c *Config, n ast.Node) {
 			r.mapping(v, "log", []string{"level", "format"}, func(key string, v ast.Node) bool {
 				return r.setting(c, "log."+key, v)
 			})
+			return true
+		case "hints":
+			r.hints(&c.Hints, v)
 			return true
 		case "sources":
 			r.sources(c, v)

@@ -30,6 +30,9 @@ func (c *Config) YAML() ([]byte, error) {
 		root = append(root, yaml.MapItem{Key: s.Key, Value: value})
 	}
 	root = append(root, yaml.MapItem{Key: "log", Value: log})
+	if hints := hintsItems(&c.Hints); hints != nil {
+		root = append(root, yaml.MapItem{Key: "hints", Value: hints})
+	}
 	sources := []yaml.MapSlice{}
 	for i := range c.Sources {
 		sources = append(sources, sourceItems(&c.Sources[i]))
@@ -68,14 +71,7 @@ func sourceItems(s *engine.Source) yaml.MapSlice {
 	add(s.Topic != "", "topic", s.Topic)
 	list.dialect(s)
 	if s.Hint != nil {
-		hint := yaml.MapSlice{{Key: "worker_type", Value: s.Hint.WorkerType}}
-		if s.Hint.Endpoint != "" {
-			hint = append(hint, yaml.MapItem{Key: "endpoint", Value: s.Hint.Endpoint})
-		}
-		if s.Hint.Stride != 0 {
-			hint = append(hint, yaml.MapItem{Key: "stride", Value: s.Hint.Stride})
-		}
-		add(true, "hint", hint)
+		add(true, "hint", hintItems(s.Hint))
 	}
 	return yaml.MapSlice(list)
 }

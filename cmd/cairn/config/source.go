@@ -174,25 +174,6 @@ func (r *reader) endpoints(n ast.Node, path, what string, dst *[]string) {
 	}
 }
 
-func (r *reader) hint(n ast.Node, path string) *engine.HintConfig {
-	h := &engine.HintConfig{}
-	r.mapping(n, path, []string{"worker_type", "endpoint", "stride"}, func(key string, v ast.Node) bool {
-		p := join(path, key)
-		switch key {
-		case "worker_type":
-			r.text(v, p, &h.WorkerType)
-		case "endpoint":
-			r.text(v, p, &h.Endpoint)
-		case "stride":
-			r.whole(v, p, 1, math.MaxUint16, func(n uint64) { h.Stride = int(n) })
-		default:
-			return false
-		}
-		return true
-	})
-	return h
-}
-
 // text reads a string.
 func (r *reader) text(n ast.Node, path string, dst *string) {
 	if s, ok := scalar(n, text); ok {
