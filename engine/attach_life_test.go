@@ -284,3 +284,46 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+// TestClearedByCall holds router-level clears to their domain, watched by
+// readers at full speed, and what is said of a domain that was emptied so.
+func TestClearedByCall(t *testing.T) {
+	t.Run("R13 null domain clear", func(t *testing.T) {
+		r := newOwnerRig(t, 1, Options{})
+		g := r.guest(17, owner(1), residency.HiCacheV1, 1, dialects[1]).register()
+		g.say(store(4, "GPU", ""), store(4, "CPU", "kvcr"))
+		stop := r.readers(2, func(a *Answer, phase int32) string {
+			worker, _, _, _ := in(a, g.name(), hint.Worker)
+			pool, _, _, _ := in(a, string(g.intent.Owner), hint.CacheOwner)
+			if pool.Host != 256 || phase == 0 && worker.Device != 256 {
+				return fmt.Sprintf("worker %+v, pool %+v", worker, pool)
+			}
+			return ""
+		})
+		for _, event := range []string{`{"domain":null}`, `{"domain":7}`} {
+			d, err := residency.ParseCleared([]byte(event))
+			if err == nil || r.Residency().Clear(patience(t), scopeName, g.intent.Owner, d) == nil {
+				t.Fatalf("%s was taken", event)
+			}
+		}
+		r.phase.Store(1)
+		d, err := residency.ParseCleared([]byte(`{"domain":"worker"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Residency().Clear(patience(t), scopeName, g.intent.Owner, d); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		if got := g.worker(); got != (Depths{}) {
+			t.Fatalf("%+v", got)
+		}
+		// The publisher knows nothing of it, so what it has said is not all there.
+		if f := freshnessOf(t, r.Engine, g.name(), 0, hint.Worker); f.State != Degraded || f.Cause != causeCleared {
+			t.Fatalf("%+v", f)
+		}
+		if f := freshnessOf(t, r.Engine, string(g.intent.Owner), 0, hint.CacheOwner); f.State != Exact {
+			t.Fatalf("%+v", f)
+		}
+	})
+}

@@ -121,17 +121,6 @@ func (r *ownerRig) route(o residency.OwnerID) residency.Route {
 	return residency.Route{}
 }
 
-func (r *ownerRig) slot(o residency.OwnerID) residency.SlotStatus {
-	r.t.Helper()
-	for _, s := range r.Residency().Slots() {
-		if s.Source.Owner == o {
-			return s
-		}
-	}
-	r.t.Fatalf("no slot of %s", o)
-	return residency.SlotStatus{}
-}
-
 // worker and pool are a guest's depths as matches show them.
 func (g *guest) worker() Depths {
 	g.rig.t.Helper()

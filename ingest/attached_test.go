@@ -60,33 +60,33 @@ func TestAttachedEnds(t *testing.T) {
 		fault  int // -1: none
 		owner  State
 	}{
-		{"two frames", PoolDurable, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(n)} }, CauseFrames, -1, Exact},
-		{"four frames", PoolEngineLocal, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(n), good, nil} }, CauseFrames, -1, Fenced},
-		{"short sequence", PoolDurable, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(n)[1:], good} }, CauseFrames, -1, Exact},
-		{"undecodable", PoolDurable, func(n uint64) [][]byte {
+		{"5.3.4 two frames", PoolDurable, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(n)} }, CauseFrames, -1, Exact},
+		{"5.3.4 four frames", PoolEngineLocal, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(n), good, nil} }, CauseFrames, -1, Fenced},
+		{"5.3.4 short sequence", PoolDurable, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(n)[1:], good} }, CauseFrames, -1, Exact},
+		{"5.3.4 undecodable", PoolDurable, func(n uint64) [][]byte {
 			return [][]byte{[]byte("t"), be(n), append(payload(nil, storeC)[:20], 0xc1)}
 		}, CauseUndecodable, -1, Exact},
-		{"another rank", PoolEngineLocal, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(n), payload(1, storeC)} }, CauseRank, -1, Fenced},
-		{"a rank beyond all", PoolDurable, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(n), payload(1000, storeC)} }, CauseRank, -1, Exact},
-		{"an event of too many blocks", PoolDurable, func(n uint64) [][]byte {
+		{"5.3.4 another rank", PoolEngineLocal, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(n), payload(1, storeC)} }, CauseRank, -1, Fenced},
+		{"5.3.4 a rank beyond all", PoolDurable, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(n), payload(1000, storeC)} }, CauseRank, -1, Exact},
+		{"5.3.4 an event of too many blocks", PoolDurable, func(n uint64) [][]byte {
 			return [][]byte{[]byte("t"), be(n), payload(nil, storeC, remove(long))}
 		}, CauseTooBig, -1, Exact},
-		{"a message of more than 8 MiB", PoolDurable, func(n uint64) [][]byte {
+		{"5.3.4 a message of more than 8 MiB", PoolDurable, func(n uint64) [][]byte {
 			return [][]byte{[]byte("t"), be(n), make([]byte, maxAttachedMessage+1)}
 		}, CauseTooBig, -1, Exact},
-		{"gap, engine-local", PoolEngineLocal, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(n + 1), good} }, CauseGap, int(FaultSource), Fenced},
-		{"regression, engine-local", PoolEngineLocal, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(0), good} }, CauseRegression, int(FaultSource), Fenced},
-		{"exhausted cursor", PoolDurable, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(1<<64 - 1), good} }, CauseExhausted, int(FaultSource), Fenced},
-		{"an owner nobody knows", PoolDurable, func(n uint64) [][]byte {
+		{"5.2.3 gap, engine-local", PoolEngineLocal, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(n + 1), good} }, CauseGap, int(FaultSource), Fenced},
+		{"5.2.3 regression, engine-local", PoolEngineLocal, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(0), good} }, CauseRegression, int(FaultSource), Fenced},
+		{"5.3.1 exhausted cursor", PoolDurable, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(1<<64 - 1), good} }, CauseExhausted, int(FaultSource), Fenced},
+		{"5.3.1 an owner nobody knows", PoolDurable, func(n uint64) [][]byte {
 			return [][]byte{[]byte("t"), be(n), payload(nil, storeC, store([]uint64{7}, nil, span(41, 44), 4, "ownership", "other"))}
 		}, CauseOwnership, int(FaultSource), Fenced},
-		{"kvcr on the device", PoolDurable, func(n uint64) [][]byte {
+		{"5.3.2 kvcr on the device", PoolDurable, func(n uint64) [][]byte {
 			return [][]byte{[]byte("t"), be(n), payload(nil, storeC, store([]uint64{7}, nil, span(41, 44), 4, "ownership", "kvcr"))}
 		}, CauseOwnerTier, int(FaultCacheOwner), Fenced},
-		{"kvcr remove on shared storage", PoolEngineLocal, func(n uint64) [][]byte {
+		{"5.3.2 kvcr remove on shared storage", PoolEngineLocal, func(n uint64) [][]byte {
 			return [][]byte{[]byte("t"), be(n), payload(nil, storeC, remove([]uint64{7}, "medium", "EXTERNAL", "ownership", "kvcr"))}
 		}, CauseOwnerTier, int(FaultCacheOwner), Fenced},
-		{"kvcr of another block size", PoolDurable, func(n uint64) [][]byte {
+		{"5.3.2 kvcr of another block size", PoolDurable, func(n uint64) [][]byte {
 			return [][]byte{[]byte("t"), be(n), payload(nil, storeC, store([]uint64{7}, nil, span(41, 48), 8, "medium", "CPU", "ownership", "kvcr"))}
 		}, CauseOwnerGeometry, int(FaultCacheOwner), Fenced},
 	} {
@@ -133,10 +133,10 @@ func TestAttachedLoss(t *testing.T) {
 		missing uint64
 		cause   Cause
 	}{
-		{"gap, clear", false, 7, 1, CauseGap},
-		{"gap, keep", true, 7, 1, CauseGap},
-		{"regression, clear", false, 2, 1, CauseRegression},
-		{"regression, keep", true, 2, 1, CauseRegression},
+		{"5.2.3 gap, clear", false, 7, 1, CauseGap},
+		{"5.2.3 gap, keep", true, 7, 1, CauseGap},
+		{"5.2.3 regression, clear", false, 2, 1, CauseRegression},
+		{"5.2.3 regression, keep", true, 2, 1, CauseRegression},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, 0)
@@ -224,7 +224,7 @@ func TestAttachedRetained(t *testing.T) {
 
 // TestAttachedFirst holds both ways to take a first sequence above the start.
 func TestAttachedFirst(t *testing.T) {
-	t.Run("any", func(t *testing.T) {
+	t.Run("5.2.1 any first sequence", func(t *testing.T) {
 		r := newRig(t, 0)
 		f, _ := r.attachedFeed(Options{Pool: PoolEngineLocal})
 		f.live(7, storeAB)
@@ -232,7 +232,7 @@ func TestAttachedFirst(t *testing.T) {
 		f.state(Worker, Degraded, CauseLateJoin)
 		r.device(span(1, 8), 2)
 	})
-	t.Run("at the start", func(t *testing.T) {
+	t.Run("5.2.2 the first must be at the start", func(t *testing.T) {
 		r := newRig(t, 0)
 		f, faults := r.attachedFeed(Options{Pool: PoolEngineLocal, Attached: &Attached{FirstAtStart: true}})
 		f.live(7, storeAB)
