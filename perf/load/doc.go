@@ -47,7 +47,7 @@
 // matches/s, written-Mblocks/s. It wants two processors to itself.
 //
 // Open. All deadlines are stretched or pressed into the window. The generator
-// sleeps, then spins, and waits for nobody. A run counts only if it is valid:
+// sleeps, then spins if there are processors to spare, and waits for nobody. A run counts only if it is valid:
 // all was issued within 1.01 windows. The index kept up if all was done within
 // 1.10. In an overload Mblocks/s is what it can do and latencies mean nothing:
 // match-…-ns the call, answered-… from the deadline to the answer, visible-…

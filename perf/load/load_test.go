@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -193,7 +194,7 @@ func TestRank(t *testing.T) {
 // everything all the same, queries first at one deadline.
 func TestIssueKeepsOrder(t *testing.T) {
 	due := func(ms ...int) (l *lane) {
-		l = &lane{}
+		l = newLane()
 		for _, m := range ms {
 			l.ops = append(l.ops, corpus.Op{})
 			l.deadlines = append(l.deadlines, time.Duration(m)*time.Millisecond)
@@ -211,5 +212,30 @@ func TestIssueKeepsOrder(t *testing.T) {
 	}
 	if n := asks.next(4); n != 4 {
 		t.Errorf("next of a closed lane is %d; want 4, its end", n)
+	}
+}
+
+// TestLaneWakes has a lane park again and again; one wake-up lost, and the test
+// hangs.
+func TestLaneWakes(t *testing.T) {
+	l := newLane()
+	const all = 2000
+	served := make(chan int)
+	go func() {
+		i := 0
+		for n := l.next(i); n > i; n = l.next(i) {
+			i = n
+		}
+		served <- i
+	}()
+	for i := range all {
+		for n := 0; n < 100 && !l.parked.Load(); n++ {
+			runtime.Gosched()
+		}
+		l.issue(i + 1)
+	}
+	l.end()
+	if n := <-served; n != all {
+		t.Errorf("%d operations are served; want %d", n, all)
 	}
 }

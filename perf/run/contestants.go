@@ -34,6 +34,7 @@ var contestants = []contestant{
 	{name: "smg-radix-tree", dir: "smg-radix-tree"},
 	{name: "llm-d", dir: "llm-d", arg: "default", most: 60_000},
 	{name: "llm-d-raised", dir: "llm-d", arg: "raised", most: 60_000},
+	{name: "aibrix", dir: "aibrix", most: 200_000},
 }
 
 // ours are the contestants that need nothing but this module.

@@ -1,6 +1,8 @@
 //! The open loop: see `perf/load/open.go`, whose rules these are.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use crate::corpus::{File, Kind, Op};
@@ -15,20 +17,52 @@ struct Lane {
     deadlines: Vec<u64>,
     issued: AtomicUsize,
     closed: AtomicBool,
+    server: OnceLock<Thread>,
+    parked: AtomicBool,
 }
+
+const TRIES: usize = 20;
+const TICK: u64 = 150_000;
 
 impl Lane {
     /// Waits until operation i is issued, or the end; how many are issued.
     fn next(&self, i: usize) -> usize {
+        let mut tries = 0;
         loop {
-            let n = self.issued.load(Ordering::Acquire);
+            let n = self.issued.load(Ordering::SeqCst);
             if n > i {
                 return n;
             }
-            if self.closed.load(Ordering::Acquire) && self.issued.load(Ordering::Acquire) <= i {
+            if self.closed.load(Ordering::SeqCst) && self.issued.load(Ordering::SeqCst) <= i {
                 return i;
             }
-            std::thread::yield_now();
+            tries += 1;
+            if tries <= TRIES {
+                thread::yield_now();
+                continue;
+            }
+            self.server.get_or_init(thread::current);
+            self.parked.store(true, Ordering::SeqCst);
+            if self.issued.load(Ordering::SeqCst) <= i && !self.closed.load(Ordering::SeqCst) {
+                thread::park();
+            }
+            self.parked.store(false, Ordering::SeqCst);
+        }
+    }
+
+    fn issue(&self, n: usize) {
+        self.issued.store(n, Ordering::SeqCst);
+        self.rouse();
+    }
+
+    fn end(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.rouse();
+    }
+
+    fn rouse(&self) {
+        if self.parked.load(Ordering::SeqCst) && let Some(server) = self.server.get() {
+            server.unpark();
         }
     }
 }
@@ -54,7 +88,8 @@ pub fn run<P: Peer>(file: &File, ops: &[Op], window: Duration) -> Metrics {
     let start = Instant::now();
     let now = || start.elapsed().as_nanos() as u64;
     let (asks, tells) = (&asks, &tells);
-    let (issued, asked, told, service, sojourn, visible) = std::thread::scope(|scope| {
+    let spins = thread::available_parallelism().is_ok_and(|n| n.get() > 3);
+    let (issued, asked, told, service, sojourn, visible) = thread::scope(|scope| {
         let asking = scope.spawn(|| {
             let (mut service, mut sojourn, mut last) = (Vec::new(), Vec::new(), 0);
             for (i, q) in queries.iter().enumerate() {
@@ -97,18 +132,20 @@ pub fn run<P: Peer>(file: &File, ops: &[Op], window: Duration) -> Metrics {
                 if wait == 0 {
                     break;
                 }
-                if wait > 200_000 {
-                    std::thread::sleep(Duration::from_nanos(wait - 150_000));
+                if wait > 2 * TICK {
+                    thread::sleep(Duration::from_nanos(wait - TICK));
+                } else if spins {
+                    thread::yield_now();
                 } else {
-                    std::thread::yield_now();
+                    thread::sleep(Duration::from_nanos(TICK));
                 }
             }
             *i += 1;
-            lane.issued.store(*i, Ordering::Release);
+            lane.issue(*i);
         }
         let issued = now();
-        asks.closed.store(true, Ordering::Release);
-        tells.closed.store(true, Ordering::Release);
+        asks.end();
+        tells.end();
         let (service, sojourn, asked) = asking.join().expect("the reader");
         let (visible, told) = telling.join().expect("the writer");
         (issued, asked, told, service, sojourn, visible)
