@@ -25,6 +25,7 @@ type handLink struct {
 	over     chan struct{} // closed: ends the source
 	wake     chan struct{}
 	closed   chan struct{}
+	another  bool // it is of another process than the link before
 
 	given *handed // what the stream is at
 	last  handed
@@ -74,6 +75,9 @@ func (l *handLink) Next() ([][]byte, error) {
 		}
 	}
 }
+
+// Another implements ingest.Newcomer.
+func (l *handLink) Another() bool { return l.another }
 
 // Wake implements ingest.Link.
 func (l *handLink) Wake() {

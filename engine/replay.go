@@ -326,14 +326,19 @@ func (s *playedStream) dial(ctx context.Context, h ingest.Hooks) (ingest.Link, e
 	}
 }
 
-// up gives the stream a link. One that is still there has ended unseen.
-func (s *playedStream) up(ctx context.Context) error {
+// up gives the stream a link.
+func (s *playedStream) up(ctx context.Context) error { return s.open(ctx, false) }
+
+// open gives the stream a link, of another process or not. One that is still
+// there has ended unseen.
+func (s *playedStream) open(ctx context.Context, another bool) error {
 	if s.link != nil {
 		if err := s.down(ctx, errors.New("its end was not recorded")); err != nil {
 			return err
 		}
 	}
 	l := newHandLink(s.over)
+	l.another = another
 	select {
 	case s.ups <- l:
 		s.link = l
@@ -413,24 +418,15 @@ func (s *playedStream) batch(ctx context.Context, frames [][]byte) error {
 		return s.give(ctx, frames)
 	}
 	if s.restarted && s.any && seq >= s.last {
-		// Another link and an empty batch before all others make the stream see
-		// what the recorded one had proof of.
-		if err := s.up(ctx); err != nil {
+		// What the recorded stream had proof of, the link has to tell this one.
+		if err := s.open(ctx, true); err != nil {
 			return err
-		}
-		if first := s.feed.src.spec.FirstSeq; seq != first {
-			if err := s.give(ctx, [][]byte{frames[0], binary.BigEndian.AppendUint64(nil, first), emptyBatch}); err != nil {
-				return err
-			}
 		}
 	}
 	s.restarted = false
 	s.any, s.last = true, seq
 	return s.give(ctx, frames)
 }
-
-// emptyBatch is a batch at no time and without events.
-var emptyBatch = []byte{0x92, 0x00, 0x90}
 
 // sequenceOf is the sequence of a message, false if it is malformed.
 func sequenceOf(frames [][]byte) (uint64, bool) {

@@ -300,6 +300,9 @@ func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []b
 	first := !any && !s.repair.active
 	var v seq.Verdict
 	if s.fresh {
+		if any && s.another() {
+			s.machine.Heard(n) // whatever it is: nobody sends it twice
+		}
 		v = s.machine.ObserveFirst(n)
 	} else {
 		v = s.machine.Observe(n)

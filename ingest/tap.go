@@ -92,6 +92,28 @@ func (l *tapped) tell(f Fate) {
 	}
 }
 
+// Another implements Newcomer for a link that does.
+func (l *tapped) Another() bool {
+	n, ok := l.Link.(Newcomer)
+	return ok && n.Another()
+}
+
+// Newcomer is a link that knows more of its publisher than sequences tell.
+type Newcomer interface {
+	// Another reports whether the publisher is another process than that of the
+	// link before: its first message is a restart, whatever its sequence.
+	Another() bool
+}
+
+// another reports whether the link's publisher is known to be another process.
+func (s *Stream) another() bool {
+	if l := s.link.Load(); l != nil {
+		n, ok := (*l).(Newcomer)
+		return ok && n.Another()
+	}
+	return false
+}
+
 // tapped returns the stream's link if it is tapped, else nil.
 func (s *Stream) tapped() *tapped {
 	if l := s.link.Load(); l != nil {
