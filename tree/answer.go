@@ -58,6 +58,7 @@ func (r *reader) giveMixed(a *mixed) {
 	if w, n := r.x.owners[a.lane].Load(), a.units[ViewAny]; n > 0 && visible(w) {
 		d := r.next(n)
 		d.Holder = Holder(w >> 1)
+		//lint:ignore S1001 copied whole right after it was written in parts, it would wait
 		for v := range a.units {
 			d.Units[v] = a.units[v]
 		}

@@ -81,7 +81,7 @@ const (
 	DuplicateName        // a name twice in one event
 	BadOwner             // no such holder, tier or shard
 	BadShape             // Pairs is not a multiple of 1+Span, or Span < 1
-	Full                 // the index has no room left: ids or memory exhausted
+	Full                 // the index has no room left: ids exhausted
 )
 
 // Outcome counts what one call did. Figures are blocks.
@@ -94,6 +94,7 @@ type Outcome struct {
 	Removed int // residencies that ended
 	Unknown int // names in a Remove or Place the owner does not hold
 	Moved   int // names announced again for other content
+	Refused int // not stored: the byte budget left no room
 }
 
 // Writer is the writing half of an index. All methods belong to one
@@ -166,4 +167,7 @@ type Stats struct {
 	Deferred    int    // cleared holders whose memory is not yet back
 	Retries     uint64 // walks that readers began anew
 	Pleas       uint64 // queries the writer answered for readers that lost too often
+	Budget      int    // what Bytes may be at most; 0: no limit
+	Evicted     uint64 // residencies taken away for the budget
+	Refused     uint64 // blocks not stored for the budget
 }

@@ -279,6 +279,12 @@ func (c *checker) totals() error {
 			return fmt.Errorf("run %#x: %d children, counted %d", run, kids, metaOf(hd).children())
 		}
 	}
+	if bytes, free := x.measure(); bytes != x.meter.bytes || free != x.meter.free {
+		return fmt.Errorf("%d bytes with %d free, charged %d and %d", bytes, free, x.meter.bytes, x.meter.free)
+	}
+	if b := &x.budget; b.limit > 0 && x.meter.bytes > b.limit {
+		return fmt.Errorf("%d bytes charged, the budget is %d", x.meter.bytes, b.limit)
+	}
 	if x.supportsLive != c.supported {
 		return fmt.Errorf("%d supports alive, %d in lists", x.supportsLive, c.supported)
 	}
@@ -286,4 +292,28 @@ func (c *checker) totals() error {
 		return fmt.Errorf("%d sibling counts, %d have a reason", x.siblings.live, extra)
 	}
 	return nil
+}
+
+// measure counts what the meter has been told of.
+func (x *Index) measure() (bytes, free int) {
+	add := func(a *slab) {
+		bytes += a.bytes()
+		free += (len(*a.dir.Load())<<a.shift - a.live) * int(a.stride) * 8
+	}
+	for c := range x.runs {
+		add(&x.runs[c])
+		add(&x.nameArrays[c])
+	}
+	for k := range x.cells {
+		add(&x.cells[k])
+	}
+	for k := range x.planes {
+		add(&x.planes[k])
+	}
+	add(&x.sides)
+	add(&x.logs)
+	for _, t := range []*table{&x.own, &x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
+		bytes += t.bytes()
+	}
+	return bytes + x.names.bytes() + x.links.bytes() + len(x.owners)*8 + x.sliceBytes(), free
 }

@@ -143,6 +143,12 @@ func (x *Index) lower(at spot, slot *atomic.Uint64, n int, t Tier, shard uint8) 
 	class, lo, hi := at.class(), at.pos(), at.pos()+n
 	l := lane(slot.Load())
 	gone := false
+	if l.plain() && hi < l.reach() && !x.holeFits(class) {
+		// No room for a hole: what lies behind it goes as well.
+		x.lanes[l.id()].residencies -= l.reach() - hi
+		x.budget.evicted += uint64(l.reach() - hi)
+		hi = l.reach()
+	}
 	if l.plain() && hi >= l.reach() {
 		if gone = lo == 0; !gone {
 			slot.Store(uint64(l.withReach(lo)))

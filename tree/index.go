@@ -15,6 +15,10 @@ type Options struct {
 	// Waiting bounds the blocks that wait over all holders; beyond it a holder
 	// that announces one more gives up its own oldest. Default 1,048,576.
 	Waiting int
+	// Bytes is the byte budget of arenas and tables, hard; 0: none. At least
+	// 2 MiB. Beyond it the holders that hold most lose blocks, and what still
+	// finds no room is refused: see Stats.
+	Bytes int
 	// Seed fixes the hashing of internal tables, for tests; 0 draws one.
 	Seed uint64
 }
@@ -42,6 +46,8 @@ type Index struct {
 	pleasAnswered atomic.Uint64
 
 	// The writer's own.
+	meter      meter
+	budget     budget
 	logs       slab
 	names      nameTable // name → block, where it is the run's
 	own        table     // (lane, name) → block, where it is the holder's own
@@ -131,32 +137,39 @@ func New(o Options) *Index {
 	if x.waitBound = o.Waiting; x.waitBound <= 0 {
 		x.waitBound = DefaultWaitingAll
 	}
+	x.budget.init(o.Bytes)
+	x.meter.limit = x.budget.limit / 64 * 63 // the rest is for small segments of tables
+	m, words := &x.meter, x.budget.chunkWords()
+	if x.budget.limit > 0 {
+		x.waitBound = min(x.waitBound, x.budget.limit/8/waitingCost)
+	}
 	seed := o.Seed
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
 	for c := range x.runs {
-		x.runs[c].init(strideOf(uint32(c)))
-		x.nameArrays[c].init(capOf(uint32(c)))
+		x.runs[c].init(strideOf(uint32(c)), words, m)
+		x.nameArrays[c].init(capOf(uint32(c)), words, m)
 	}
 	for k := range x.cells {
-		x.cells[k].init(8 << k)
+		x.cells[k].init(8<<k, words, m)
 	}
 	for k := range x.planes {
-		x.planes[k].init(1 + 1<<k)
+		x.planes[k].init(1+1<<k, words, m)
 	}
-	x.sides.init(sideWords)
-	x.logs.init(logWords)
-	x.links.init(mix(seed, 1, 0))
-	x.names.init(mix(seed, 2, 0))
-	x.own.init(mix(seed, 4, 0), manySegments)
+	x.sides.init(sideWords, words, m)
+	x.logs.init(logWords, words, m)
+	x.links.init(mix(seed, 1, 0), m)
+	x.names.init(mix(seed, 2, 0), m)
+	x.own.init(mix(seed, 4, 0), manySegments, m)
 	for i, t := range []*table{&x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
-		t.init(mix(seed, 3, uint64(i)), fewSegments)
+		t.init(mix(seed, 3, uint64(i)), fewSegments, m)
 	}
 	x.owners = make([]atomic.Uint64, maxLanes)
 	x.supports = make([]support, 1)
 	x.waits = make([]waiting, 1)
 	x.lanes = make([]laneState, 1)
+	m.bytes += len(x.owners)*8 + x.sliceBytes()
 	return x
 }
 
@@ -177,24 +190,15 @@ func (x *Index) Stats() Stats {
 			s.Residencies += x.lanes[id].residencies
 		}
 	}
-	add := func(a *slab) { s.Bytes += a.bytes() }
 	for c := range x.runs {
 		s.Runs += x.runs[c].live
-		add(&x.runs[c])
-		add(&x.nameArrays[c])
 	}
-	for k := range x.cells {
-		add(&x.cells[k])
-	}
-	for k := range x.planes {
-		add(&x.planes[k])
-	}
-	add(&x.sides)
-	add(&x.logs)
-	for _, t := range []*table{&x.own, &x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
-		s.Bytes += t.bytes()
-	}
-	s.Bytes += x.names.bytes() + x.links.bytes() + len(x.owners)*8 +
-		cap(x.supports)*int(unsafe.Sizeof(support{})) + cap(x.waits)*int(unsafe.Sizeof(waiting{}))
+	s.Bytes, s.Budget = x.meter.bytes, x.budget.limit
+	s.Evicted, s.Refused = x.budget.evicted, x.budget.refused
 	return s
+}
+
+// sliceBytes is what the slices take that grow by appending.
+func (x *Index) sliceBytes() int {
+	return cap(x.supports)*int(unsafe.Sizeof(support{})) + cap(x.waits)*int(unsafe.Sizeof(waiting{}))
 }

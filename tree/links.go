@@ -14,9 +14,12 @@ const (
 // link. A segment that grows is replaced as a whole: a late reader of the old
 // one misses only what came after.
 type links struct {
-	seed uint64
-	seg  [linkSegments]linkSegment
-	live int
+	seed    uint64
+	seg     [linkSegments]linkSegment
+	live    int
+	largest int // entries of the largest segment
+	crowded int // segments that are hardly more than full
+	meter   *meter
 }
 
 type linkSegment struct {
@@ -25,8 +28,9 @@ type linkSegment struct {
 	live int
 }
 
-func (t *links) init(seed uint64) {
-	t.seed = seed
+func (t *links) init(seed uint64, m *meter) {
+	t.seed, t.meter, t.largest = seed, m, linkStart
+	m.bytes += linkSegments * linkStart * 8
 	for i := range t.seg {
 		tab := make([]atomic.Uint64, linkStart)
 		t.seg[i].tab.Store(&tab)
@@ -77,8 +81,13 @@ func (t *links) add(link, content uint64, id uint32) {
 	h := mix(t.seed, link, content)
 	s := &t.seg[h>>58]
 	tab := *s.tab.Load()
-	if (s.used+1)*4 > len(tab)*3 {
-		tab = s.rebuild()
+	if (s.used+1)*4 > len(tab)*3 && (s.used > s.live || t.meter.mayGrow(s.used, len(tab), 8)) {
+		was := len(tab)
+		t.crowded -= crowded(s.used, was)
+		tab = s.rebuild(t.meter)
+		t.crowded += crowded(s.used, len(tab))
+		t.meter.bytes += (len(tab) - was) * 8
+		t.largest = max(t.largest, len(tab))
 	}
 	mask := uint64(len(tab)) - 1
 	i := h
@@ -87,6 +96,7 @@ func (t *links) add(link, content uint64, id uint32) {
 	}
 	if tab[i&mask].Load() == 0 {
 		s.used++
+		t.crowded += nowCrowded(s.used, len(tab))
 	}
 	tab[i&mask].Store(h<<32 | uint64(id))
 	s.live++
@@ -95,10 +105,10 @@ func (t *links) add(link, content uint64, id uint32) {
 
 // rebuild makes a segment anew without its tombstones, with room for more. The
 // low 32 bits of the hash, which place an entry, are stored in it.
-func (s *linkSegment) rebuild() []atomic.Uint64 {
+func (s *linkSegment) rebuild(m *meter) []atomic.Uint64 {
 	old := *s.tab.Load()
 	size := len(old)
-	for size < (s.live+1)*2 {
+	for size < (s.live+1)*2 && m.mayGrow(s.live, size, 8) {
 		size *= 2
 	}
 	tab := make([]atomic.Uint64, size)
@@ -129,6 +139,7 @@ func (t *links) remove(link, content uint64, id uint32) {
 		if tab[i&mask].Load() == want {
 			if tab[(i+1)&mask].Load() == 0 {
 				tab[i&mask].Store(0)
+				t.crowded -= nowCrowded(s.used, len(tab))
 				s.used--
 			} else {
 				tab[i&mask].Store(linkTomb)

@@ -3,9 +3,9 @@ package tree
 import "math/bits"
 
 const (
-	nameSegments = 512
+	nameSegments = 256
 	nameStart    = 8      // entries of a segment when new
-	nameSegment  = 64 - 9 // a hash's bits from here on choose the segment
+	nameSegment  = 64 - 8 // a hash's bits from here on choose the segment
 	nameTag      = 43
 	nameTagMask  = 1<<(64-nameTag) - 1
 	namePos      = 11
@@ -32,11 +32,13 @@ type nameTable struct {
 	live int
 	// grown is how often a segment was made anew: what was learned of a place
 	// before then is void.
-	grown int
+	grown   int
+	largest int // entries of the largest segment
+	meter   *meter
 }
 
-func (t *nameTable) init(seed uint64) {
-	t.seed = seed
+func (t *nameTable) init(seed uint64, m *meter) {
+	t.seed, t.meter = seed, m
 	t.seg, t.used = make([][]uint64, nameSegments), make([]int32, nameSegments)
 }
 
@@ -92,9 +94,9 @@ func (t *nameTable) touch(hash uint64) uint64 {
 
 // add puts in one more block of a name.
 func (t *nameTable) add(hash uint64, run uint32, pos int) {
-	n := hash >> (64 - 9)
+	n := hash >> nameSegment
 	s := t.seg[n]
-	if (int(t.used[n])+1)*8 > len(s)*5 {
+	if (int(t.used[n])+1)*8 > len(s)*5 && t.meter.mayGrow(int(t.used[n]), len(s), 8) {
 		s = t.grow(n)
 	}
 	putName(s, nameEntry(hash, run, pos))
@@ -128,6 +130,8 @@ func putName(s []uint64, e uint64) {
 func (t *nameTable) grow(n uint64) []uint64 {
 	old := t.seg[n]
 	s := make([]uint64, max(nameStart, 2*len(old)))
+	t.meter.bytes += (len(s) - len(old)) * 8
+	t.largest = max(t.largest, len(s))
 	for _, e := range old {
 		if e != 0 {
 			putName(s, e)
@@ -140,7 +144,7 @@ func (t *nameTable) grow(n uint64) []uint64 {
 
 // remove takes a block's entry away.
 func (t *nameTable) remove(hash uint64, run uint32, pos int) {
-	n := hash >> (64 - 9)
+	n := hash >> nameSegment
 	s := t.seg[n]
 	mask := uint64(len(s)) - 1
 	e := nameEntry(hash, run, pos)

@@ -58,6 +58,7 @@ const growClass = 7
 // extend makes room for at most n blocks from i on behind a place, in the run
 // itself or in a new one, with their contents and without names; they are
 // there for readers, held by nobody. want, at least n, is how many will come.
+// k is 0 if there is no room for a run.
 func (x *Index) extend(at place, i, n, want int) (here spot, k int) {
 	class := classFor(want)
 	if !isRoot(at.run) {
@@ -78,6 +79,10 @@ func (x *Index) extend(at place, i, n, want int) (here spot, k int) {
 				class = max(class, min(pc+1, growClass))
 			}
 		}
+	}
+	class, ok := x.affordable(class)
+	if !ok {
+		return spot{}, 0
 	}
 	id := x.newRun(class)
 	hd := x.run(id)

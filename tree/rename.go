@@ -93,7 +93,7 @@ func (x *Index) settleMoves() {
 	}
 	out := x.op.out
 	for k := range x.moves {
-		if at, ok := x.resolve(x.op.name(x.moves[k].block)); ok {
+		if at, ok := x.resolve(x.op.name(x.moves[k].block)); ok && x.admitOne(at) {
 			x.addAll(at, x.moves[k].block, &x.moves[k].n)
 		}
 	}

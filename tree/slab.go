@@ -21,11 +21,13 @@ type slab struct {
 	next   uint32   // first cell never handed out
 	free   []uint32 // cells given back, last in first out
 	live   int      // cells in use
+	meter  *meter
 }
 
-func (s *slab) init(stride int) {
-	s.stride = uint32(stride)
-	for (stride << (s.shift + 1)) <= slabWords {
+func (s *slab) init(stride, words int, m *meter) {
+	s.stride, s.meter = uint32(stride), m
+	s.shift = 1 // the first cell of the first chunk is nobody's
+	for (stride << (s.shift + 1)) <= words {
 		s.shift++
 	}
 	s.dir.Store(&[][]atomic.Uint64{})
@@ -42,6 +44,7 @@ func (s *slab) at(id uint32) []atomic.Uint64 {
 // alloc hands out a cell; its words are those its last user left.
 func (s *slab) alloc() uint32 {
 	s.live++
+	s.meter.free -= int(s.stride) * 8
 	if n := len(s.free); n > 0 {
 		id := s.free[n-1]
 		s.free = s.free[:n-1]
@@ -52,6 +55,8 @@ func (s *slab) alloc() uint32 {
 	old := *s.dir.Load()
 	if int(id>>s.shift) >= len(old) {
 		chunk := make([]atomic.Uint64, int(s.stride)<<s.shift)
+		s.meter.bytes += len(chunk) * 8
+		s.meter.free += len(chunk) * 8
 		dir := append(old, chunk) // readers of the old header see no more than it says
 		s.dir.Store(&dir)
 	}
@@ -60,7 +65,19 @@ func (s *slab) alloc() uint32 {
 
 func (s *slab) release(id uint32) {
 	s.live--
+	s.meter.free += int(s.stride) * 8
+	was := cap(s.free)
 	s.free = append(s.free, id)
+	s.meter.bytes += (cap(s.free) - was) * 4
+}
+
+// spare is how many bytes n more cells may charge.
+func (s *slab) spare(n int) int {
+	n -= len(s.free) + len(*s.dir.Load())<<s.shift - int(s.next)
+	if n <= 0 {
+		return 0
+	}
+	return (n + 1<<s.shift - 1) >> s.shift * int(s.stride) << s.shift * 8
 }
 
 // bytes is the memory of the slab's chunks.

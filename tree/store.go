@@ -11,6 +11,9 @@ type place struct {
 
 // Store applies one stored event. See Writer.
 func (x *Index) Store(o Owner, s *Store) Outcome {
+	if x.budget.limit > 0 {
+		x.makeRoom()
+	}
 	if !x.begin(o) {
 		return x.op.out
 	}
@@ -146,6 +149,10 @@ func (x *Index) chain(at place, i, n int) {
 	x.moves = x.moves[:0]
 	for i < n {
 		if x.op.span > 1 {
+			if !x.admitSpanned() {
+				x.refuse(n - i)
+				break
+			}
 			if !x.renameSpanned(i, at) {
 				at = x.holdSpanned(at, i)
 				i++
@@ -153,14 +160,24 @@ func (x *Index) chain(at place, i, n int) {
 			continue
 		}
 		here, k, fresh := x.locate(at, i, n)
+		if x.tight() {
+			k, fresh = min(k, pieceBlocks), min(fresh, pieceBlocks)
+		}
 		if k == 0 {
-			want := fresh
+			want := n - i
 			fresh = min(fresh, len(x.homes))
 			novel := x.novel(i, fresh)
 			if !novel && x.renames(i, fresh) {
 				continue
 			}
-			here, k = x.extend(at, i, fresh, want)
+			if !x.admit(at, here, 0, i, fresh, novel) {
+				x.refuse(n - i)
+				break
+			}
+			if here, k = x.extend(at, i, fresh, want); k == 0 {
+				x.refuse(n - i)
+				break
+			}
 			slot := x.laneHere(here)
 			if novel && !lane(slot.Load()).own() {
 				x.nameNovel(here, k, i)
@@ -169,6 +186,9 @@ func (x *Index) chain(at place, i, n int) {
 			}
 			x.claim(here, slot, k)
 			x.gained(k)
+		} else if !x.admit(at, here, k, i, 0, false) {
+			x.refuse(n - i)
+			break
 		} else if k = x.holdKnown(here, i, k); k == 0 {
 			continue // a rename: look again
 		}
@@ -285,6 +305,10 @@ func (x *Index) keepMeaning(at place, known bool, n int, s *Store) {
 	for i := 0; i < n; i++ {
 		name := x.op.name(i)
 		if old, ok := x.resolve(name); ok {
+			if !x.admitOne(old) {
+				x.refuse(1)
+				continue
+			}
 			x.placeOne(old, i)
 			at, known = place{old.run, old.pos() + 1}, true
 		} else if s.SkipUnknown {
@@ -297,11 +321,22 @@ func (x *Index) keepMeaning(at place, known bool, n int, s *Store) {
 		} else if !known {
 			x.wait(i, i+1, parent)
 		} else if x.op.span > 1 {
+			if !x.admitSpanned() {
+				x.refuse(n - i)
+				return
+			}
 			at = x.holdSpanned(at, i)
 		} else {
 			here, k, fresh := x.locate(at, i, i+1)
+			if !x.admit(at, here, k, i, fresh, false) {
+				x.refuse(n - i)
+				return
+			}
 			if k == 0 {
-				here, _ = x.extend(at, i, fresh, fresh)
+				if here, k = x.extend(at, i, fresh, fresh); k == 0 {
+					x.refuse(n - i)
+					return
+				}
 			}
 			x.holdOne(here, i, 1)
 			at = place{here.run, here.pos() + 1}
@@ -318,6 +353,10 @@ func (x *Index) Place(o Owner, names []uint64) Outcome {
 	x.op.span, x.op.stride, x.op.pairs = 1, 1, names
 	for i := range names {
 		if at, ok := x.resolve(names[i]); ok {
+			if !x.admitOne(at) {
+				x.refuse(1)
+				continue
+			}
 			x.placeOne(at, i)
 		} else {
 			x.op.out.Unknown++

@@ -48,7 +48,9 @@ func (x *Index) newSupport(v support) uint32 {
 		x.supports[i] = v
 		return i
 	}
+	was := x.sliceBytes()
 	x.supports = append(x.supports, v)
+	x.meter.bytes += x.sliceBytes() - was
 	return uint32(len(x.supports) - 1)
 }
 

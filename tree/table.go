@@ -7,7 +7,7 @@ import "math/bits"
 // many, tables of what is rare into few.
 const (
 	manySegments = 128
-	fewSegments  = 16
+	fewSegments  = 32
 	segmentStart = 8 // entries of a segment when new
 )
 
@@ -21,15 +21,18 @@ const tagShift = 49
 // it. Open addressing with linear probing; a deletion closes the gap behind
 // it, so that there are no tombstones and churn costs nothing later.
 type table struct {
-	seed  uint64
-	seg   [][]entry
-	used  []int32
-	shift uint // a hash's bits from here on choose the segment
-	live  int
+	seed    uint64
+	seg     [][]entry
+	used    []int32
+	largest int // entries of the largest segment
+	crowded int // segments that are hardly more than full
+	meter   *meter
+	shift   uint // a hash's bits from here on choose the segment
+	live    int
 }
 
-func (t *table) init(seed uint64, segments int) {
-	t.seed = seed
+func (t *table) init(seed uint64, segments int, m *meter) {
+	t.seed, t.meter = seed, m
 	t.seg, t.used = make([][]entry, segments), make([]int32, segments)
 	t.shift = uint(64 - bits.Len(uint(segments-1)))
 }
@@ -78,11 +81,12 @@ func (c *cursor) next() uint64 {
 func (t *table) add(key, val uint64) {
 	h := t.hash(key, val>>tagShift)
 	n := h >> t.shift
-	if s := t.seg[n]; (int(t.used[n])+1)*4 > len(s)*3 {
+	if s := t.seg[n]; (int(t.used[n])+1)*4 > len(s)*3 && t.meter.mayGrow(int(t.used[n]), len(s), 16) {
 		t.grow(n)
 	}
 	put(t.seg[n], h, key, val)
 	t.used[n]++
+	t.crowded += nowCrowded(int(t.used[n]), len(t.seg[n]))
 	t.live++
 }
 
@@ -96,11 +100,14 @@ func put(s []entry, h, key, val uint64) {
 
 func (t *table) grow(n uint64) {
 	old := t.seg[n]
+	t.crowded -= crowded(int(t.used[n]), len(old))
 	size := segmentStart
 	if len(old) > 0 {
 		size = len(old) * 2
 	}
 	s := make([]entry, size)
+	t.meter.bytes += (size - len(old)) * 16
+	t.largest = max(t.largest, size)
 	for _, e := range old {
 		if e.val != 0 {
 			put(s, t.hash(e.key, e.val>>tagShift), e.key, e.val)
@@ -141,6 +148,7 @@ func (t *table) remove(key, val uint64) bool {
 		}
 	}
 	s[hole] = entry{}
+	t.crowded -= nowCrowded(int(t.used[n]), len(s))
 	t.used[n]--
 	t.live--
 	return true

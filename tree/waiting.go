@@ -27,7 +27,9 @@ func (x *Index) newWaiting() uint32 {
 		x.waits[i] = waiting{}
 		return i
 	}
+	was := x.sliceBytes()
 	x.waits = append(x.waits, waiting{})
+	x.meter.bytes += x.sliceBytes() - was
 	return uint32(len(x.waits) - 1)
 }
 
@@ -51,6 +53,10 @@ func (x *Index) findWaiting(name uint64) uint32 {
 func (x *Index) wait(i, n int, parent uint64) {
 	ls := x.op.lane
 	for ; i < n; i++ {
+		if !x.waitFits() {
+			x.refuse(n - i)
+			return
+		}
 		name := x.op.name(i)
 		var copies [NumTiers]uint32
 		if k := x.findWaiting(name); k != 0 {
@@ -156,7 +162,7 @@ func (x *Index) unwait(n int) {
 		if k == 0 {
 			continue
 		}
-		if at, ok := x.resolve(x.op.name(i)); ok {
+		if at, ok := x.resolve(x.op.name(i)); ok && x.admitOne(at) {
 			copies := x.waits[k].n
 			x.dropWaiting(k)
 			x.addAll(at, i, &copies)
@@ -231,7 +237,7 @@ func (x *Index) attachOne(at place, k uint32) {
 	x.op.tier = first
 	x.chain(at, 0, 1)
 	w.n[first]--
-	if end, ok := x.resolve(w.name); ok {
+	if end, ok := x.resolve(w.name); ok && x.admitOne(end) {
 		x.addAll(end, 0, &w.n)
 	}
 	x.work = append(x.work, w.name)

@@ -25,7 +25,7 @@ type Counters struct {
 
 // Blocks sums the fields of tree.Outcome of the same names, in blocks.
 type Blocks struct {
-	New, Known, Waiting, Dropped, Removed, Unknown, Moved uint64
+	New, Known, Waiting, Dropped, Removed, Unknown, Moved, Refused uint64
 }
 
 func (c *Counters) outcome(o tree.Outcome) {
@@ -37,14 +37,15 @@ func (c *Counters) outcome(o tree.Outcome) {
 	c.Blocks.Removed += uint64(o.Removed)
 	c.Blocks.Unknown += uint64(o.Unknown)
 	c.Blocks.Moved += uint64(o.Moved)
+	c.Blocks.Refused += uint64(o.Refused)
 }
 
 // counters are Counters that any goroutine may read. The writer counts in
 // plain words and adds them up here once per batch or turn.
 type counters struct {
-	batches, records, stale                                 atomic.Uint64
-	reasons                                                 [NumReasons]atomic.Uint64
-	fresh, known, waiting, dropped, removed, unknown, moved atomic.Uint64
+	batches, records, stale                                          atomic.Uint64
+	reasons                                                          [NumReasons]atomic.Uint64
+	fresh, known, waiting, dropped, removed, unknown, moved, refused atomic.Uint64
 }
 
 // Counters returns the port's counters now. Any goroutine may call it; the
@@ -64,6 +65,7 @@ func (p *Port) Counters() Counters {
 			Removed: c.removed.Load(),
 			Unknown: c.unknown.Load(),
 			Moved:   c.moved.Load(),
+			Refused: c.refused.Load(),
 		},
 	}
 	for i := range out.Reasons {
@@ -91,6 +93,7 @@ func (p *Port) show() {
 	add(&c.removed, t.Blocks.Removed)
 	add(&c.unknown, t.Blocks.Unknown)
 	add(&c.moved, t.Blocks.Moved)
+	add(&c.refused, t.Blocks.Refused)
 	*t = Counters{}
 }
 
