@@ -246,6 +246,26 @@ func (x *Index) refuse(n int) {
 	x.op.out.Refused += n
 	x.budget.refused += uint64(n)
 	x.budget.pressed = true
+	x.thin(x.op.lane)
+}
+
+// thin notes that the holder of a lane has lost blocks.
+func (x *Index) thin(id uint32) {
+	h := Holder(x.owners[id].Load() >> 1)
+	w, b := &x.thinned[h&0xffff>>6], uint64(1)<<(h&63)
+	if w.Load()&b == 0 {
+		w.Or(b)
+	}
+}
+
+// whole takes the note back: the holder begins anew.
+func (x *Index) whole(h Holder) { x.thinned[h&0xffff>>6].And(^(uint64(1) << (h & 63))) }
+
+// Thinned reports whether a holder has lost blocks for the byte budget since it
+// was made, or cleared last: its depths may be too low, and what they say is
+// true all the same. Any goroutine may ask.
+func (x *Index) Thinned(h Holder) bool {
+	return x.thinned[h&0xffff>>6].Load()>>(h&63)&1 != 0
 }
 
 // makeRoom evicts what a tight index must before it takes a store. It is called
@@ -342,6 +362,7 @@ func (x *Index) evictLane(at spot, slot *atomic.Uint64) {
 	}
 	x.dropLane(at, slot)
 	x.budget.evicted += uint64(before - ls.residencies)
+	x.thin(l.id())
 }
 
 // residenciesIn counts what a holder with one TP shard has in a run.

@@ -219,8 +219,18 @@ func TestBudgetIsFair(t *testing.T) {
 	if st.Bytes > budget || st.Evicted == 0 {
 		t.Fatalf("%+v", st)
 	}
+	if !x.Thinned(s.owners[0].Holder) {
+		t.Error("the holder that lost blocks is not said to have")
+	}
+	x.Clear(s.owners[0].Holder)
+	if x.Thinned(s.owners[0].Holder) {
+		t.Error("an empty holder is said to have lost blocks")
+	}
 	r := x.NewReader()
 	for q := range modest {
+		if x.Thinned(s.owners[1+q].Holder) {
+			t.Errorf("modest holder %d has lost blocks", q)
+		}
 		found := 0
 		for c := uint64(1); c < next && found == 0; c++ {
 			for _, d := range r.Match(0, []uint64{c}) {

@@ -147,6 +147,7 @@ func (x *Index) lower(at spot, slot *atomic.Uint64, n int, t Tier, shard uint8) 
 		// No room for a hole: what lies behind it goes as well.
 		x.lanes[l.id()].residencies -= l.reach() - hi
 		x.budget.evicted += uint64(l.reach() - hi)
+		x.thin(l.id())
 		hi = l.reach()
 	}
 	if l.plain() && hi >= l.reach() {

@@ -79,6 +79,7 @@ func (x *Index) AddHolder(p Policy, shards int) (Holder, error) {
 	}
 	s := &x.holders[i]
 	s.lane, s.gen, s.rule, s.shards, s.hidden = id, s.gen+1, p, uint8(shards), false
+	x.whole(s.handle(i))
 	x.owners[id].Store(uint64(s.handle(i)) << 1)
 	x.mark(stepOwner)
 	x.holdersLive++
@@ -139,6 +140,7 @@ func (x *Index) Clear(h Holder) {
 		id, err = x.newLaneID(s.shards)
 	}
 	s.lane = id
+	x.whole(h)
 	x.publishOwner(h, s)
 }
 

@@ -41,6 +41,8 @@ type Index struct {
 	owners     []atomic.Uint64 // by lane id: holder, and 1 if hidden; 0: nobody's
 	epoch      atomic.Uint64   // moves whenever owners changes
 
+	thinned    []atomic.Uint64 // a bit by holder: it has lost blocks for the budget
+
 	retries       atomic.Uint64
 	pleas         atomic.Pointer[plea]
 	pleasAnswered atomic.Uint64
@@ -166,10 +168,11 @@ func New(o Options) *Index {
 		t.init(mix(seed, 3, uint64(i)), fewSegments, m)
 	}
 	x.owners = make([]atomic.Uint64, maxLanes)
+	x.thinned = make([]atomic.Uint64, 1<<16/64)
 	x.supports = make([]support, 1)
 	x.waits = make([]waiting, 1)
 	x.lanes = make([]laneState, 1)
-	m.bytes += len(x.owners)*8 + x.sliceBytes()
+	m.bytes += (len(x.owners)+len(x.thinned))*8 + x.sliceBytes()
 	return x
 }
 
