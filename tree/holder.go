@@ -131,6 +131,7 @@ func (x *Index) Clear(h Holder) {
 	x.answerPlea()
 	old := s.lane
 	if ls := &x.lanes[old]; ls.runs == 0 && ls.waiting == 0 {
+		x.whole(h)
 		return
 	}
 	x.retire(old)

@@ -41,7 +41,7 @@ type Index struct {
 	owners     []atomic.Uint64 // by lane id: holder, and 1 if hidden; 0: nobody's
 	epoch      atomic.Uint64   // moves whenever owners changes
 
-	thinned    []atomic.Uint64 // a bit by holder: it has lost blocks for the budget
+	thinned []atomic.Uint64 // a bit by holder: it has lost blocks for the budget
 
 	retries       atomic.Uint64
 	pleas         atomic.Pointer[plea]
