@@ -112,6 +112,9 @@ func (m *match) write(dir string, out io.Writer) error {
 func (m *match) summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "`%s`, %s, %s, %d processors, %s\n", m.command, time.Now().UTC().Format("2006-01-02 15:04 MST"), runtime.Version(), runtime.NumCPU(), processor())
+	for _, c := range overview {
+		m.across(&b, c)
+	}
 	for _, f := range m.corpora {
 		t := &f.totals
 		fmt.Fprintf(&b, "\n### %s\n\n%d holders, blocks of %d tokens, factors %v; %d queries of %.1f blocks on average, %d stores, %d removes, %d clears; %.2f M block operations, %d memberships at the end; checksum %016x\n\n",
@@ -126,6 +129,56 @@ func (m *match) summary() string {
 		}
 	}
 	return b.String()
+}
+
+// overview are the figures that get a table over all corpora.
+var overview = []column{
+	{"closed", "mixed-Mblocks/s", "Mixed, M block operations a second of CPU", 1, true},
+	{"closed", "match-p50-ns", "Match alone, p50, µs", 1e3, false},
+	{"closed", "match-p99-ns", "Match alone, p99, µs", 1e3, false},
+	{"beside", "match-p50-ns", "Match beside a writer at full speed, p50, µs", 1e3, false},
+	{"beside", "match-p99-ns", "Match beside a writer at full speed, p99, µs", 1e3, false},
+	{"beside", "written-Mblocks/s", "Written beside a reader at full speed, M blocks a second", 1, true},
+	{"memory", "bytes/membership", "Bytes a membership", 1, false},
+	{"verify", "wrong", "Wrong answers of those compared", 1, false},
+}
+
+// across prints one figure for all corpora and contestants.
+func (m *match) across(b *strings.Builder, c column) {
+	if len(m.corpora) < 2 || !slices.Contains(m.modes, c.mode) {
+		return
+	}
+	fmt.Fprintf(b, "\n### %s\n\n| |", c.title)
+	for _, e := range m.contestants {
+		fmt.Fprintf(b, " %s |", e.name)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(m.contestants)) + "\n")
+	for _, f := range m.corpora {
+		fmt.Fprintf(b, "| %s |", f.name)
+		for _, e := range m.contestants {
+			m.cell(b, f, e, c)
+		}
+		b.WriteString("\n")
+	}
+}
+
+// cell prints the median of a figure and how many times better cairn is.
+func (m *match) cell(b *strings.Builder, f *file, e entrant, c column) {
+	all := m.figures(f, e.name, c)
+	v, ok := median(all)
+	switch {
+	case !ok:
+		b.WriteString(" – |")
+	case c.metric == "wrong":
+		asked, _ := median(m.figures(f, e.name, column{mode: "verify", metric: "answers"}))
+		fmt.Fprintf(b, " %.0f of %.0f |", v, asked)
+	default:
+		fmt.Fprintf(b, " %s", short(v/c.unit))
+		if r, ok := ratio(m.figures(f, "cairn", c), all, c.more); ok && e.name != "cairn" {
+			fmt.Fprintf(b, " (%sx)", short(r))
+		}
+		b.WriteString(" |")
+	}
 }
 
 // table prints medians, and beside each how many times better cairn is.
@@ -144,21 +197,7 @@ func (m *match) table(b *strings.Builder, f *file) {
 	for _, e := range m.contestants {
 		fmt.Fprintf(b, "| %s |", e.name)
 		for _, c := range used {
-			all := m.figures(f, e.name, c)
-			v, ok := median(all)
-			switch {
-			case !ok:
-				b.WriteString(" – |")
-			case c.metric == "wrong":
-				asked, _ := median(m.figures(f, e.name, column{mode: "verify", metric: "answers"}))
-				fmt.Fprintf(b, " %.0f of %.0f |", v, asked)
-			default:
-				fmt.Fprintf(b, " %s", short(v/c.unit))
-				if r, ok := ratio(m.figures(f, "cairn", c), all, c.more); ok && e.name != "cairn" {
-					fmt.Fprintf(b, " (%sx)", short(r))
-				}
-				b.WriteString(" |")
-			}
+			m.cell(b, f, e, c)
 		}
 		b.WriteString("\n")
 	}

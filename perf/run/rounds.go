@@ -59,7 +59,7 @@ func (m *match) play(ctx context.Context) error {
 					slices.Reverse(order)
 				}
 				for _, e := range order {
-					if out[e.name] {
+					if out[e.name] || e.once && round > 0 {
 						continue
 					}
 					p, err := m.one(ctx, f, e, mode)
