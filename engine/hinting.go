@@ -6,6 +6,7 @@ import (
 	"github.com/cairn-kv/cairn/engine/hint"
 	"github.com/cairn-kv/cairn/ingest"
 	"github.com/cairn-kv/cairn/tree"
+	"github.com/cairn-kv/cairn/tree/shard"
 )
 
 // Hint decides, for a request that was routed to t, whether a peer holds more
@@ -309,6 +310,11 @@ func (h *holder) hintView() tree.View {
 	return tree.ViewDeviceHost
 }
 
+// exact is whether status would say so, for less.
+func (f *feed) exact(d Domain, from shard.Position) bool {
+	return f.stream.Exact(ingest.Domain(d), from)
+}
+
 // mayServe reports whether the freshness of holder i lets it be a source.
 func (k *querier) mayServe(e *Engine, m *modelView, i int) bool {
 	h := m.holders[i]
@@ -321,7 +327,11 @@ func (k *querier) mayServe(e *Engine, m *modelView, i int) bool {
 		return false
 	}
 	for j, fd := range h.feeds {
-		switch s := fd.status(h.domain, k.before[int(m.first[i])+j]); s.State {
+		at := k.before[int(m.first[i])+j]
+		if fd.exact(h.domain, at) {
+			continue
+		}
+		switch s := fd.status(h.domain, at); s.State {
 		case ingest.Exact:
 		case ingest.Degraded:
 			if !e.opt.AllowDegradedHints && !s.Advisory {

@@ -160,7 +160,11 @@ func (k *querier) visible(e *Engine, m *modelView, i int, now time.Time) bool {
 		return h.rest.state.answers()
 	}
 	for j, fd := range h.feeds {
-		s := fd.status(h.domain, k.before[int(m.first[i])+j])
+		at := k.before[int(m.first[i])+j]
+		if fd.exact(h.domain, at) {
+			continue
+		}
+		s := fd.status(h.domain, at)
 		if !State(s.State).answers() || e.stale(&s, now) {
 			return false
 		}

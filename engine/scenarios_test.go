@@ -326,9 +326,20 @@ func repairGap(t *testing.T, tp int, index func() tree.Interface, d dialect) {
 	}
 }
 
-// noOwner demands that nothing of the source's cache owner is seen.
+// noOwner demands that nothing of the source's cache owner is seen, and that the
+// short way to ask for a state says what the long one does.
 func (s *stage) noOwner(t *testing.T) {
 	t.Helper()
+	for _, id := range []string{"1", "2"} {
+		src, _ := s.engine.sources.Load(id)
+		for _, f := range src.feeds {
+			for _, d := range []Domain{hint.Worker, hint.CacheOwner} {
+				if at := f.applied(); f.exact(d, at) != (State(f.status(d, at).State) == Exact) {
+					t.Errorf("%s shard %d %s: exact %v, state %v", id, f.tp, d, f.exact(d, at), State(f.status(d, at).State))
+				}
+			}
+		}
+	}
 	if own := depthsOf(t, s.engine, prompt(), "1", 0, hint.CacheOwner); own != (Depths{}) {
 		t.Errorf("the owner's depth is %+v", own)
 	}

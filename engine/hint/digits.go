@@ -25,24 +25,16 @@ func eight(x uint64) uint64 {
 
 const zeros = 0x3030_3030_3030_3030 // '0' in every byte
 
-// appendName appends v in plain decimal to dst, which has room for maxDigits.
+// appendName appends v < 10^16 in plain decimal to dst, which has room for
+// maxDigits.
 func appendName(dst []byte, v uint64) []byte {
-	switch {
-	case v < 1e8:
+	if v < 1e8 {
 		return appendHead(dst, v)
-	case v < 1e16:
-		dst = appendHead(dst, v/1e8)
-		n := len(dst)
-		dst = dst[:n+8]
-		binary.LittleEndian.PutUint64(dst[n:], eight(v%1e8)|zeros)
-		return dst
 	}
-	head, rest := v/1e16, v%1e16
-	dst = appendHead(dst, head)
+	dst = appendHead(dst, v/1e8)
 	n := len(dst)
-	dst = dst[:n+16]
-	binary.LittleEndian.PutUint64(dst[n:], eight(rest/1e8)|zeros)
-	binary.LittleEndian.PutUint64(dst[n+8:], eight(rest%1e8)|zeros)
+	dst = dst[:n+8]
+	binary.LittleEndian.PutUint64(dst[n:], eight(v%1e8)|zeros)
 	return dst
 }
 
@@ -55,19 +47,53 @@ func appendHead(dst []byte, v uint64) []byte {
 	return dst[:n+8-skip]
 }
 
+// putLong puts v ≥ 10^16, of 17 to 20 digits, at the beginning of b, and returns
+// how many bytes it took. Nearly all names are of this kind.
+func putLong(b *[maxDigits]byte, v uint64) int {
+	head := v / 1e16 // of 1 … 4 digits
+	rest := v - head*1e16
+	hi := rest / 1e8
+	twos := head/100 | head%100<<16
+	tens := twos * 103 >> 10 & 0x000f_000f
+	digits := tens | (twos-10*tens)<<8
+	skip := bits.TrailingZeros64(digits) / 8
+	n := 4 - skip
+	binary.LittleEndian.PutUint32(b[:4], uint32(digits>>(8*skip))|zeros&0xffff_ffff)
+	binary.LittleEndian.PutUint64(b[n:n+8], eight(hi)|zeros)
+	binary.LittleEndian.PutUint64(b[n+8:n+16], eight(rest-hi*1e8)|zeros)
+	return n + 16
+}
+
 // AppendNames appends a JSON list of block names.
 func AppendNames(dst []byte, names []uint64, form Form) []byte {
-	dst = slices.Grow(dst, 2+maxDigits*len(names))
-	dst = append(dst, '[')
-	for i, n := range names {
-		if i > 0 {
-			dst = append(dst, ',')
+	// Room for all, and for the last one's words to reach beyond its digits.
+	dst = slices.Grow(dst, 2+maxDigits*(len(names)+1))
+	n := len(dst)
+	dst = dst[:cap(dst)]
+	before := byte('[')
+	for _, v := range names {
+		dst[n] = before
+		n++
+		before = ','
+		if form == Strings {
+			dst[n] = '"'
+			n++
 		}
-		if form == Numbers {
-			dst = appendName(dst, n)
-			continue
+		if v >= 1e16 {
+			n += putLong((*[maxDigits]byte)(dst[n:n+maxDigits]), v)
+		} else {
+			n = len(appendName(dst[:n], v))
 		}
-		dst = append(appendName(append(dst, '"'), n), '"')
+		if form == Strings {
+			dst[n] = '"'
+			n++
+		}
 	}
-	return append(dst, ']')
+	if len(names) == 0 {
+		dst[n] = before
+		n++
+	}
+	dst[n] = ']'
+	n++
+	return dst[:n]
 }

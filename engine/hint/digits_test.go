@@ -10,9 +10,11 @@ import (
 // TestDigits compares with the standard library: everything of few digits, the
 // edges of every length, and numbers of every length at random.
 func TestDigits(t *testing.T) {
-	buf := make([]byte, 0, maxDigits)
+	buf := make([]byte, 0, 128)
+	one := make([]uint64, 1)
 	check := func(v uint64) {
-		if got, want := string(appendName(buf, v)), strconv.FormatUint(v, 10); got != want {
+		one[0] = v
+		if got, want := string(AppendNames(buf, one, Numbers)), "["+strconv.FormatUint(v, 10)+"]"; got != want {
 			t.Fatalf("%d is written %s", v, got)
 		}
 	}
