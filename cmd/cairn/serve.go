@@ -169,6 +169,7 @@ func serve(ctx context.Context, conf config.Config, log *slog.Logger) (err error
 		SilentAfter:        conf.SilentAfter,
 		AllowDegradedHints: conf.DegradedHints,
 		Hints:              conf.Hints,
+		Repair:             conf.Repair,
 		Logger:             log,
 	})
 	if err != nil {

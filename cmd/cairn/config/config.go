@@ -48,6 +48,8 @@ type Config struct {
 	DegradedHints bool
 	// Hints choose which source a hint names.
 	Hints engine.HintOptions
+	// Repair bounds how streams make up for what they missed.
+	Repair engine.RepairOptions
 
 	// Registration lets workers register over HTTP; WorkersFile is a watched
 	// file that registers them, "" = none. MaxSlots bounds the cache owners of one

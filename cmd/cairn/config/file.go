@@ -134,7 +134,7 @@ func rootKeys() []string {
 			keys = append(keys, Settings[i].Key)
 		}
 	}
-	return append(keys, "log", "hints", "sources", "listeners")
+	return append(keys, "log", "hints", "repair", "sources", "listeners")
 }
 
 func (r *reader) root(c *Config, n ast.Node) {
@@ -147,6 +147,9 @@ func (r *reader) root(c *Config, n ast.Node) {
 			return true
 		case "hints":
 			r.hints(&c.Hints, v)
+			return true
+		case "repair":
+			r.repair(&c.Repair, v)
 			return true
 		case "sources":
 			r.sources(c, v)

@@ -33,6 +33,9 @@ func (c *Config) YAML() ([]byte, error) {
 	if hints := hintsItems(&c.Hints); hints != nil {
 		root = append(root, yaml.MapItem{Key: "hints", Value: hints})
 	}
+	if repair := repairItems(&c.Repair); len(repair) > 0 {
+		root = append(root, yaml.MapItem{Key: "repair", Value: repair})
+	}
 	sources := []yaml.MapSlice{}
 	for i := range c.Sources {
 		sources = append(sources, sourceItems(&c.Sources[i]))
