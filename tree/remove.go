@@ -61,6 +61,8 @@ func (x *Index) stretch(at spot, l lane, i, end int) (lo, hi, n int) {
 	cnt := count(at.hd[hVersion].Load())
 	switch {
 	case i+1 >= end:
+	case l.plain() && !own:
+		return x.plainStretch(at, l, i, end)
 	case lo > 0 && ownNames[lo-1].Load() == x.op.name(i+1):
 		for i+n < end && lo > 0 && ownNames[lo-1].Load() == x.op.name(i+n) && x.plainHere(l, class, lo-1) && x.namedHere(at.hd, l, class, lo-1) {
 			lo--
@@ -73,6 +75,31 @@ func (x *Index) stretch(at spot, l lane, i, end int) (lo, hi, n int) {
 		}
 	}
 	return lo, hi, n
+}
+
+// plainStretch is stretch for a holder that is one number here and has the
+// run's names: all positions below its reach are alike.
+func (x *Index) plainStretch(at spot, l lane, i, end int) (lo, hi, n int) {
+	class, names, pairs, stride := at.class(), sharedNames(at.hd, at.class()), x.op.pairs, x.op.stride
+	lo, hi, n = at.pos(), at.pos()+1, 1
+	if lo > 0 && names[lo-1].Load() == pairs[(i+1)*stride] {
+		for i+n < end && lo > 0 && names[lo-1].Load() == pairs[(i+n)*stride] {
+			lo--
+			n++
+		}
+		if allNamed(at.hd, class, lo, at.pos()) {
+			return lo, hi, n
+		}
+		return at.pos(), hi, 1
+	}
+	for i+n < end && hi < l.reach() && names[hi].Load() == pairs[(i+n)*stride] {
+		hi++
+		n++
+	}
+	if allNamed(at.hd, class, at.pos()+1, hi) {
+		return lo, hi, n
+	}
+	return lo, at.pos() + 1, 1
 }
 
 // plainHere reports whether the holder has a position on the event's tier and
