@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -111,7 +112,7 @@ func (m *match) write(dir string, out io.Writer) error {
 
 func (m *match) summary() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "`%s`, %s, %s, %d processors, %s\n", m.command, time.Now().UTC().Format("2006-01-02 15:04 MST"), runtime.Version(), runtime.NumCPU(), processor())
+	fmt.Fprintf(&b, "`%s` at %s, %s, %s, %d processors, %s\n", strings.TrimSpace(m.command), commit(), time.Now().UTC().Format("2006-01-02 15:04 MST"), runtime.Version(), runtime.NumCPU(), processor())
 	for _, c := range overview {
 		m.across(&b, c)
 	}
@@ -234,4 +235,16 @@ func processor() string {
 		}
 	}
 	return runtime.GOARCH
+}
+
+// commit is what is measured, as far as git tells.
+func commit() string {
+	id, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+	if err != nil {
+		return "no known commit"
+	}
+	if changed, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no", "tree", "perf").Output(); err != nil || len(changed) > 0 {
+		return strings.TrimSpace(string(id)) + " with changes"
+	}
+	return strings.TrimSpace(string(id))
 }
