@@ -45,6 +45,14 @@
 // evict independently and are never mixed. Depths are leading tokens; a block
 // behind a hole does not count.
 //
+// # Who connects to whom
+//
+// A source says where its publishers listen (Source.Endpoint, one port per rank;
+// Shards), or where they announce themselves (Source.Discover). Publishers that
+// connect are met by a [Listener], whose topics make sources and whose sources'
+// ranks are those that are met. Whichever way, a stream keeps its history over
+// connections, and is judged by the numbers it hears.
+//
 // # What an answer is worth
 //
 // Every holder's answer has a Freshness: the state, the sequence that was wholly

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -158,6 +159,51 @@ func TestListenerMakesSources(t *testing.T) {
 		if len(s.Streams) != 1 || s.Streams[0].Endpoint != at {
 			t.Errorf("%+v", s)
 		}
+	}
+}
+
+// TestEveryWayToConnect: either side may bind, over IPv4, IPv6 and ipc.
+func TestEveryWayToConnect(t *testing.T) {
+	for name, bind := range map[string]string{
+		"IPv4": "tcp://127.0.0.1:0", "IPv6": "tcp://[::1]:0", "any": "tcp://*:0",
+		"ipc": "ipc://" + t.TempDir() + "/kv", "abstract": "ipc://@cairn-" + fmt.Sprint(time.Now().UnixNano()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "IPv6" {
+				l, err := net.Listen("tcp", "[::1]:0")
+				if err != nil {
+					t.Skipf("no IPv6 here: %v", err)
+				}
+				l.Close()
+			}
+			e := openEngine(t, Options{})
+			check := func(source string) {
+				t.Helper()
+				if d := depthsOf(t, e, asked("m", 256), source, 0, 0); d.Device != 128 {
+					t.Errorf("%s: %+v", source, d)
+				}
+			}
+			at := listenHere(t, e, func(l *Listener) { l.Bind = bind })
+			p := dialling(t, at, "kv@theirs@m", zmtp.PublisherConfig{})
+			applied(t, e, "theirs", 0, p.sendOf(0, store(2, "GPU", "")))
+			check("theirs")
+			if err := e.RemoveListener(patience(t), "in"); err != nil {
+				t.Fatal(err)
+			}
+
+			pub, err := zmtp.Listen(context.Background(), bind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { pub.Close() })
+			q := &publisher{t: t, pub: pub, dialect: dialects[0]}
+			if err := e.AddSource(patience(t), Source{ID: "ours", Model: "m", Endpoint: pub.Addr()}); err != nil {
+				t.Fatal(err)
+			}
+			q.connected()
+			applied(t, e, "ours", 0, q.send(store(2, "GPU", "")))
+			check("ours")
+		})
 	}
 }
 

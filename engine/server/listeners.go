@@ -65,6 +65,7 @@ var connectionCounts = []struct {
 	{"failed", func(l *engine.ListenerStatus) uint64 { return l.Failed }},
 	{"full", func(l *engine.ListenerStatus) uint64 { return l.Full }},
 	{"hurried", func(l *engine.ListenerStatus) uint64 { return l.Hurried }},
+	{"broken", func(l *engine.ListenerStatus) uint64 { return l.Broken }},
 	{"superseded", func(l *engine.ListenerStatus) uint64 { return l.Superseded }},
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -72,10 +73,14 @@ type Stats struct {
 	Connected uint64
 	// Superseded is how many were closed for another that claimed their lane.
 	Superseded uint64
+	// Broken is how many ended otherwise than at the end of a message: by a
+	// reset, silence, or bytes that are no frame or too many.
+	Broken uint64
 	// Dropped counts messages that reached no stream, by reason: malformed,
 	// refused by Open, contested, or a topic.Mismatch with topic_ before it.
 	Dropped []Count
-	// LastError is why the last key or handshake was refused. "" if none was.
+	// LastError is why the last key or handshake was refused, or a connection
+	// broken. "" if none was.
 	LastError string
 }
 
@@ -97,11 +102,12 @@ type Socket struct {
 	ended   bool
 	running sync.WaitGroup
 
-	connected, superseded atomic.Uint64
-	drops                 [numDrops]atomic.Uint64
-	topics                [topic.NumMismatches]atomic.Uint64
-	lastError             atomic.Pointer[string]
-	told                  atomic.Int64 // unix ns: when a refusal was last logged
+	connected, superseded, broken atomic.Uint64
+
+	drops     [numDrops]atomic.Uint64
+	topics    [topic.NumMismatches]atomic.Uint64
+	lastError atomic.Pointer[string]
+	told      atomic.Int64 // unix ns: when a refusal was last logged
 }
 
 // Listen binds a socket, or prepares it to connect. Nothing is accepted before
@@ -258,8 +264,13 @@ func (s *Socket) names(t []byte) (Key, bool) {
 
 // left notes the end of a connection that came to it by itself.
 func (s *Socket) left(p *peer, err error) {
-	if s.ctx.Err() == nil {
-		s.log.Debug("publisher left", "peer", p.conn.RemoteAddr(), "error", err)
+	if s.ctx.Err() != nil {
+		return
+	}
+	s.log.Debug("publisher left", "peer", p.conn.RemoteAddr(), "error", err)
+	if err != io.EOF && !errors.Is(err, ErrSuperseded) && !errors.Is(err, errUnwanted) && !errors.Is(err, context.Canceled) {
+		s.broken.Add(1)
+		s.note(err)
 	}
 }
 
@@ -288,7 +299,7 @@ func (s *Socket) tell(msg string, args ...any) {
 
 // Stats counts what the socket has seen.
 func (s *Socket) Stats() Stats {
-	st := Stats{Connected: s.connected.Load(), Superseded: s.superseded.Load()}
+	st := Stats{Connected: s.connected.Load(), Superseded: s.superseded.Load(), Broken: s.broken.Load()}
 	if s.binding != nil {
 		st.BindingStats = s.binding.Stats()
 	}

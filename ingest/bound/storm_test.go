@@ -86,7 +86,7 @@ func storm(t *testing.T) {
 	}
 	alive()
 	st := r.Stats()
-	if st.Open != 1 || st.Superseded != 0 || st.dropped("contested") != 0 {
+	if st.Open != 1 || st.Broken != 4 || st.Superseded != 0 || st.dropped("contested") != 0 {
 		t.Errorf("%+v", st)
 	}
 }
