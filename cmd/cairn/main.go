@@ -87,7 +87,7 @@ tier; and from which peer the chosen worker can fetch the rest.`,
 		return &usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newServe(), newDemo(), newQuery(), newHint(), newOwners(), newRegister(), newCheck(), newCorpus(), newVersion())
+	root.AddCommand(newServe(), newDemo(), newQuery(), newHint(), newOwners(), newRegister(), newRecord(), newReplay(), newDump(), newCheck(), newCorpus(), newVersion())
 	return root
 }
 

@@ -64,19 +64,7 @@ under /debug/pprof.`,
   cairn serve --config cairn.yaml --print-config   # what would be used, and stop`,
 		Args: noArguments,
 	}
-	values := map[string]*string{}
-	for i := range config.Settings {
-		s := &config.Settings[i]
-		d := config.Default()
-		usage := s.Usage
-		if v := s.Get(&d); v != "" && !s.IsFlag() {
-			usage += fmt.Sprintf(" (default %s)", v)
-		}
-		values[s.Flag()] = c.Flags().String(s.Flag(), "", usage)
-		if s.IsFlag() {
-			c.Flags().Lookup(s.Flag()).NoOptDefVal = "true"
-		}
-	}
+	values := settingFlags(c)
 	c.Flags().StringVar(&file, "config", "", "configuration file (or CAIRN_CONFIG)")
 	c.Flags().BoolVar(&printConfig, "print-config", false, "print the effective configuration and stop")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -91,7 +79,7 @@ under /debug/pprof.`,
 			}
 			return err
 		}
-		return serve(c.Context(), conf, newLogger(c.ErrOrStderr(), conf.Log))
+		return serve(c.Context(), conf, newLogger(c.ErrOrStderr(), conf.Log), recordOptions{})
 	}
 	return c
 }
@@ -158,9 +146,9 @@ func setProcs(log *slog.Logger) {
 }
 
 // serve runs until ctx ends or a listener fails, then shuts down in order:
-// no new requests, those under way end, then registrations, the streams and the
-// index.
-func serve(ctx context.Context, conf config.Config, log *slog.Logger) (err error) {
+// no new requests, those under way end, then the recording if there is one,
+// registrations, the streams and the index.
+func serve(ctx context.Context, conf config.Config, log *slog.Logger, r recordOptions) (err error) {
 	setProcs(log)
 	e, err := engine.Open(engine.Options{
 		Shards:             conf.Shards,
@@ -176,13 +164,19 @@ func serve(ctx context.Context, conf config.Config, log *slog.Logger) (err error
 		return &usageError{err}
 	}
 	s := &service{log: log, failed: make(chan error, 2), workers: &registering{}}
+	recorded := func(context.Context) error { return nil }
 	defer func() {
 		// The bound holds for all of it, whatever hangs.
 		limit, cancel := context.WithTimeout(context.Background(), conf.Grace)
 		defer cancel()
-		err = errors.Join(err, s.shutdown(limit), s.workers.close(limit), e.Close(limit))
+		err = errors.Join(err, s.shutdown(limit), recorded(limit), s.workers.close(limit), e.Close(limit))
 		log.Info("stopped", "error", err)
 	}()
+	if r.out != "" {
+		if recorded, err = r.start(e, log); err != nil {
+			return err
+		}
+	}
 	o := server.Options{Engine: e, Logger: log, Version: thisBuild().Version}
 	workers, err := openRegistry(conf, e, log, &o)
 	if err != nil {
@@ -226,6 +220,8 @@ func serve(ctx context.Context, conf config.Config, log *slog.Logger) (err error
 		"sources", len(conf.Sources), "listeners", len(conf.Listeners), "shards", conf.Shards, "content_hashes", content.Scheme,
 		"block_sizes", "learned from events", "version", thisBuild().Version)
 	select {
+	case <-r.over():
+		return nil
 	case <-ctx.Done():
 		log.Info("stopping", "grace", conf.Grace)
 		return nil

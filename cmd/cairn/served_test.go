@@ -40,11 +40,17 @@ var listening = regexp.MustCompile(`msg=listening for=(\w+) address=(\S+)`)
 // not end in order.
 func startServe(t *testing.T, sources string, flags ...string) *served {
 	t.Helper()
+	return start(t, "serve", sources, flags...)
+}
+
+// start is startServe for any command that serves.
+func start(t *testing.T, command, sources string, flags ...string) *served {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "cairn.yaml")
 	if err := os.WriteFile(file, []byte(sources), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"serve", "--config", file, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, flags...)
+	args := append([]string{command, "--config", file, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, flags...)
 	cmd := exec.Command("cairn", args...)
 	errs, err := cmd.StderrPipe()
 	if err != nil {
