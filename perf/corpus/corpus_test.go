@@ -272,3 +272,36 @@ func TestTruth(t *testing.T) {
 		t.Errorf("%d memberships; want 2", truth.held)
 	}
 }
+
+// TestForeign reads a corpus that another program made from the description of
+// the format alone, with answers written down by hand.
+func TestForeign(t *testing.T) {
+	c, err := ReadFile("testdata/foreign.crp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := Private | Copies | Holes | Tiers | Clears; c.Header.Name != "foreign" || c.Header.Holders != 3 || c.Header.Factors != want {
+		t.Errorf("header %+v", c.Header)
+	}
+	truth := NewTruth(c.Header)
+	asked := 0
+	for i := range c.Ops {
+		o := &c.Ops[i]
+		a, class, err := truth.Play(o)
+		if err != nil {
+			t.Fatalf("operation %d: %v", i, err)
+		}
+		if class != o.Class {
+			t.Errorf("operation %d: class %d; the file says %d", i, class, o.Class)
+		}
+		if o.Kind == Query {
+			if a != c.Answers[asked] {
+				t.Errorf("query %d: answer %+v; the file says %+v", asked, a, c.Answers[asked])
+			}
+			asked++
+		}
+	}
+	if truth.held != c.Totals.Left || truth.peak != c.Totals.Peak {
+		t.Errorf("%d memberships at most, %d left; the file says %d and %d", truth.peak, truth.held, c.Totals.Peak, c.Totals.Left)
+	}
+}

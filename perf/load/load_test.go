@@ -239,3 +239,20 @@ func TestLaneWakes(t *testing.T) {
 		t.Errorf("%d operations are served; want %d", n, all)
 	}
 }
+
+// TestForeignCorpus plays a corpus that another program made.
+func TestForeignCorpus(t *testing.T) {
+	c, err := corpus.ReadFile("../corpus/testdata/foreign.crp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, who := range []Contestant{Cairn(), MapTree()} {
+		r, err := Run(c, &who, Options{Mode: "verify"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Metrics["wrong"] != 0 || r.Metrics["answers"] != 6 {
+			t.Errorf("%s: %v of %v answers are wrong; want none of 6", who.Name, r.Metrics["wrong"], r.Metrics["answers"])
+		}
+	}
+}
