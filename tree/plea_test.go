@@ -46,15 +46,23 @@ func TestWriterAnswersReaderThatAlwaysLoses(t *testing.T) {
 			}
 		}
 	}()
-	got := x.NewReader().Match(0, []uint64{1, 2, 3, 4, 5})
+	// A writer that is kept from its processor may find that the reader has
+	// taken its plea back, and leave it a walk undisturbed: then it asks again.
+	reader, got := x.NewReader(), []tree.Depths(nil)
+	for asked := false; !asked; asked = x.Stats().Pleas > 0 {
+		got = reader.Match(0, []uint64{1, 2, 3, 4, 5})
+		if anyOf(got, a) != 5 || anyOf(got, b) < 3 {
+			t.Fatalf("answer %v, want 5 and 3 or 4", got)
+		}
+	}
 	disturb.Store(false)
 	close(stop)
 	<-done
 	if anyOf(got, a) != 5 || anyOf(got, b) != 4 {
 		t.Errorf("answer %v, want 5 and 4", got)
 	}
-	if st := x.Stats(); st.Pleas != 1 || st.Retries < 256 {
-		t.Errorf("%d queries answered by the writer after %d retries, want 1 after 256 or more", st.Pleas, st.Retries)
+	if st := x.Stats(); st.Pleas == 0 || st.Retries < 256 {
+		t.Errorf("%d queries answered by the writer after %d retries, want 1 or more, after 256", st.Pleas, st.Retries)
 	}
 }
 

@@ -344,7 +344,7 @@ func TestMutantsAreCaught(t *testing.T) {
 				if fail == nil {
 					continue
 				}
-				small, last := differ.Shrink(wrong, ops, fail, differ.Options{}, 10*time.Second)
+				small, last := differ.Shrink(wrong, ops, fail, differ.Options{}, 5*time.Minute)
 				if _, again := differ.Replay(wrong, small, differ.Options{}); again == nil {
 					t.Fatalf("the shrunk list does not fail:\n%s", differ.Text(small))
 				}
@@ -375,11 +375,11 @@ func TestHangIsReported(t *testing.T) {
 		return m
 	}
 	ops := []differ.Op{{Kind: differ.Add, Holder: 1, Shards: 1}, {Kind: differ.Place, Holder: 1, Names: []uint64{1}}, {Kind: differ.Query}}
-	_, fail := differ.Replay(hung, ops, differ.Options{Hang: 50 * time.Millisecond})
+	_, fail := differ.Replay(hung, ops, differ.Options{Hang: 300 * time.Millisecond})
 	if fail == nil || !fail.Hung || fail.Op != 1 {
 		t.Fatalf("got %v, want a hang at op 1", fail)
 	}
-	small, _ := differ.Shrink(hung, ops, fail, differ.Options{Hang: 50 * time.Millisecond}, time.Second)
+	small, _ := differ.Shrink(hung, ops, fail, differ.Options{Hang: 300 * time.Millisecond}, time.Second)
 	if len(small) != 2 {
 		t.Errorf("%d ops are left, want 2", len(small))
 	}

@@ -40,9 +40,13 @@ func RaceProfiles() []Profile {
 // RaceOptions size a race. The zero value is a short one.
 type RaceOptions struct {
 	Ops     int // in one cycle; default 2,000
-	Cycles  int // how often the ops are played on one index; default 3
+	Cycles  int // how often the ops are played on one index at least; default 3
 	Readers int // default 2
 	Queries int // different queries, at most 64; default 12
+	// Overlap is how many answers must have met ops in progress: cycles go on
+	// until so many have, for where other work keeps the processors the readers
+	// may sleep through many a cycle. Default 1; negative: none.
+	Overlap int
 	// During is called by the writer between two ops, and may be nil: a place
 	// to yield or to preempt.
 	During func()
@@ -73,6 +77,7 @@ func Race(t testing.TB, newIndex func() tree.Interface, p Profile, seed uint64, 
 	setDefault(&o.Cycles, 3)
 	setDefault(&o.Readers, 2)
 	setDefault(&o.Queries, 12)
+	setDefault(&o.Overlap, 1)
 	if o.Within == 0 {
 		o.Within = time.Minute
 	}
@@ -264,6 +269,7 @@ type race struct {
 
 	started atomic.Int64 // ops begun, over all cycles
 	ended   atomic.Int64 // ops finished
+	overlap atomic.Int64 // answers that met an op in progress
 	stop    atomic.Bool
 	labels  sync.Map // tree.Holder → labelled
 	failed  sync.Once
@@ -301,7 +307,10 @@ func (r *race) run(seed uint64, what string) RaceFigures {
 	for range r.o.Readers {
 		<-warm
 	}
-	for cycle := 0; cycle < r.o.Cycles && !r.stop.Load() && time.Since(begun) < r.o.Within; cycle++ {
+	enough := func(cycle int) bool {
+		return cycle >= r.o.Cycles && int(r.overlap.Load()) >= r.o.Overlap
+	}
+	for cycle := 0; !enough(cycle) && !r.stop.Load() && time.Since(begun) < r.o.Within; cycle++ {
 		if err := r.write(cycle); err != nil {
 			r.fail(what, err)
 		}
@@ -364,6 +373,7 @@ func (r *race) ask(rd tree.Reader, random *rand.Rand, f *RaceFigures) error {
 	f.Answers++
 	if to > from {
 		f.Overlapping++
+		r.overlap.Add(1)
 	}
 	got := map[int][tree.NumViews]uint32{}
 	for i, d := range answer {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cairn-kv/cairn/tree"
@@ -17,7 +18,7 @@ type Options struct {
 	Check func(tree.Interface) error
 	// CheckEvery calls Check only at every so many ops (0 and 1: every op).
 	CheckEvery int
-	// Hang is how long one replay may take; 0: two minutes.
+	// Hang is how long one op may take; 0: two minutes.
 	Hang time.Duration
 }
 
@@ -58,23 +59,25 @@ func Replay(newIndex func() tree.Interface, ops []Op, o Options) (Figures, *Fail
 		hang = 2 * time.Minute
 	}
 	done := make(chan result, 1) // buffered: a late end of a hung replay leaks nothing
-	at := make(chan int, 1)      // the op being played, kept up to date
+	var at atomic.Int64          // the op being played
 	go func() {
-		f, fail := replay(newIndex, ops, o, at)
+		f, fail := replay(newIndex, ops, o, &at)
 		done <- result{f, fail}
 	}()
 	timer := time.NewTimer(hang)
 	defer timer.Stop()
-	select {
-	case r := <-done:
-		return r.f, r.fail
-	case <-timer.C:
-		i := 0
+	for was := int64(-1); ; {
 		select {
-		case i = <-at:
-		default:
+		case r := <-done:
+			return r.f, r.fail
+		case <-timer.C:
 		}
-		return Figures{}, &Failure{Op: i, Why: fmt.Sprintf("no end after %v", hang), Hung: true}
+		now := at.Load()
+		if now == was {
+			return Figures{}, &Failure{Op: int(now), Why: fmt.Sprintf("no end after %v", hang), Hung: true}
+		}
+		was = now
+		timer.Reset(hang)
 	}
 }
 
@@ -90,7 +93,7 @@ type player struct {
 	figures Figures
 }
 
-func replay(newIndex func() tree.Interface, ops []Op, o Options, at chan int) (f Figures, fail *Failure) {
+func replay(newIndex func() tree.Interface, ops []Op, o Options, at *atomic.Int64) (f Figures, fail *Failure) {
 	i := 0
 	defer func() {
 		if p := recover(); p != nil {
@@ -103,11 +106,7 @@ func replay(newIndex func() tree.Interface, ops []Op, o Options, at chan int) (f
 		labels: map[int]pair{Nobody: {}}, label: map[tree.Holder]int{},
 	}
 	for ; i < len(ops); i++ {
-		select { // replace the number of the op before, if nobody read it
-		case <-at:
-		default:
-		}
-		at <- i
+		at.Store(int64(i))
 		err := p.play(&ops[i])
 		if err == nil && o.Check != nil && (i+1)%max(o.CheckEvery, 1) == 0 {
 			err = o.Check(ix)
