@@ -71,7 +71,7 @@ func allocatedBy(t *testing.T) map[string]int64 {
 		for {
 			f, more := frames.Next()
 			switch {
-			case strings.HasSuffix(f.Function, "(*Engine).Match"), strings.HasSuffix(f.Function, "(*Engine).Hint"):
+			case strings.HasSuffix(f.Function, "engine.(*Engine).Route"):
 				by["asked"] += records[i].AllocObjects
 			case strings.Contains(f.Function, "zmtp.(*Publisher)"):
 				by["published"] += records[i].AllocObjects
