@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -57,7 +58,7 @@ func TestDifferentialAgainstNewSub(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if fmt.Sprint(got.Frames()) != fmt.Sprint(want.Frames) {
+		if !slices.EqualFunc(got.Frames(), want.Frames, bytes.Equal) {
 			t.Fatalf("message %d: got %d frames, stock got %d, or other bytes", n, len(got.Frames()), len(want.Frames))
 		}
 		if string(got.Frames()[0]) == "kv@end" {
