@@ -1,13 +1,18 @@
-//! A driver for SMG's chain index, kv-index 2.0.0: one ChainIndex, the lane map of
-//! every worker with the writer, answers as the index reports them.
+//! A driver for SMG's chain index, kv-index 2.0.0: the lane map of every worker is
+//! with the writer, answers are as the index reports them. A ChainIndex takes
+//! 1,024 workers, so there is a shard for so many.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use drive::Peer;
 use drive::corpus::{CLEARS, COPIES, Header, Kind, Op, PRIVATE, digest};
-use kv_index::{ChainBlockMap, ChainIndex, ContentHash, SequenceHash, StoredBlock};
+use kv_index::{ChainBlockMap, ContentHash, SequenceHash, ShardedChainIndex, StoredBlock};
 
 struct Chain;
+
+/// The most workers of one ChainIndex.
+const WORKERS: u32 = 1024;
 
 #[derive(Clone)]
 enum Event {
@@ -17,24 +22,24 @@ enum Event {
 }
 
 struct Writer {
-    index: Arc<ChainIndex>,
+    index: Arc<ShardedChainIndex>,
     /// By holder: the worker's id and its blocks.
     workers: Vec<(u32, ChainBlockMap)>,
 }
 
 struct Reader {
-    index: Arc<ChainIndex>,
-    /// By worker id: the holder.
-    holders: Vec<u32>,
+    index: Arc<ShardedChainIndex>,
+    /// Worker id → holder.
+    holders: HashMap<u32, u32>,
     answer: Vec<(u32, u32)>,
 }
 
 impl Peer for Chain {
     const NAME: &'static str = "kv-index";
-    const ABOUT: &'static str = "SMG, crate kv-index 2.0.0, ChainIndex, one shard; lto, mimalloc";
+    const ABOUT: &'static str = "SMG, crate kv-index 2.0.0, ShardedChainIndex, a shard for up to 1,024 holders; lto, mimalloc";
     const CONCURRENT: bool = true;
     const FACTORS: u64 = PRIVATE | COPIES | CLEARS;
-    const HOLDERS: u32 = 1024;
+    const HOLDERS: u32 = u32::MAX;
 
     type Event = Event;
     type Query = Vec<u64>;
@@ -42,12 +47,13 @@ impl Peer for Chain {
     type Reader = Reader;
 
     fn new(header: &Header) -> (Writer, Reader) {
-        let index = Arc::new(ChainIndex::with_max_workers(header.holders as usize));
-        let mut holders = vec![0; header.holders as usize];
+        let shards = header.holders.div_ceil(WORKERS);
+        let index = Arc::new(ShardedChainIndex::new(shards as usize, header.holders.min(WORKERS) as usize));
+        let mut holders = HashMap::new();
         let workers = (0..header.holders)
             .map(|h| {
                 let id = index.intern_worker(&h.to_string()).expect("as many workers as it was made for");
-                holders[id as usize] = h;
+                holders.insert(id, h);
                 (id, ChainBlockMap::new())
             })
             .collect();
@@ -105,7 +111,7 @@ impl Peer for Chain {
         r.answer
             .iter()
             .filter(|a| a.1 > 0)
-            .fold(0, |sum, a| sum.wrapping_add(digest(r.holders[a.0 as usize], a.1)))
+            .fold(0, |sum, a| sum.wrapping_add(digest(r.holders[&a.0], a.1)))
     }
 
     fn touch(query: &Vec<u64>) -> u64 {
