@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -171,6 +172,50 @@ func TestReattach(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDoubt holds, from readers at full speed, that an owner whose records are in
+// doubt is neither projected nor offered, from the moment the call returns, and
+// that its entries stay.
+func TestDoubt(t *testing.T) {
+	t.Run("5.5.4 doubt unprojects at once and deletes nothing", func(t *testing.T) {
+		r := newOwnerRig(t, 2, Options{})
+		source := r.guest(17, owner(1), residency.HiCacheV1, 1, dialects[1]).register()
+		target := r.guest(18, owner(2), residency.HiCacheV1, 1, dialects[1]).register()
+		target.say(event{clear: true})
+		source.say(store(4, "CPU", "kvcr"))
+		stop := r.readers(2, func(a *Answer, phase int32) string {
+			for i := range a.Holders {
+				if h := &a.Holders[i]; h.Source == string(owner(1)) && h.Tokens.Host == 256 {
+					if phase == 0 && h.AttachedTo != "17" || phase == 1 && h.AttachedTo != "" {
+						return fmt.Sprintf("phase %d: attached to %q", phase, h.AttachedTo)
+					}
+					return ""
+				}
+			}
+			return "the pool's entries are gone"
+		})
+		hinted := string(owner(1)) + "/0 cache_owner depth 4"
+		for _, want := range []string{hinted, "no_longer_source", hinted} {
+			if got := target.hint(); got != want {
+				t.Fatalf("got %s, want %s", got, want)
+			}
+			r.phase.Store(2) // in between
+			var doubt error
+			if want == hinted {
+				doubt = errors.New("the watch is behind")
+			}
+			if err := r.Residency().Doubt(scopeName, doubt); err != nil {
+				t.Fatal(err)
+			}
+			if doubt != nil {
+				r.phase.Store(1)
+			} else {
+				r.phase.Store(0)
+			}
+		}
+		stop()
+	})
 }
 
 // TestLegacyPath holds that a source without owned residency is judged as ever,

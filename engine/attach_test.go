@@ -3,6 +3,7 @@ package engine
 import (
 	"testing"
 
+	"github.com/cairn-kv/cairn/engine/hint"
 	"github.com/cairn-kv/cairn/engine/residency"
 )
 
@@ -49,6 +50,23 @@ func TestAttachedWorker(t *testing.T) {
 					_, flagged, f, ok := in(&a, string(owner(1)), 1)
 					if ok == p.EngineLocal() || flagged || ok && (!f.Advisory || f.State != Degraded || f.Cause != causeDetached) {
 						t.Fatalf("the pool is there: %v, flagged: %v, %+v", ok, flagged, f)
+					}
+					// Attached anew, a pool that lived on is advice until it says itself
+					// what it has; one that died with its engine begins at nothing.
+					again := r.guest(19, owner(1), p, tp, dialects[1]).register()
+					again.say(store(1, "GPU", ""))
+					pool, f := again.pool(), freshnessOf(t, r.Engine, string(owner(1)), 0, hint.CacheOwner)
+					if p.EngineLocal() && (pool != (Depths{}) || f.State != Exact) ||
+						!p.EngineLocal() && (pool.Host != 256 || f.State != Degraded || f.Cause != "restart" || !f.Advisory) {
+						t.Fatalf("the pool of the next worker: %+v, %+v", pool, f)
+					}
+					again.say(event{clear: true, owner: "kvcr"}, store(2, "CPU", "kvcr"))
+					pool, f = again.pool(), freshnessOf(t, r.Engine, string(owner(1)), 0, hint.CacheOwner)
+					if pool.Host != 128 || f.State != Exact || f.Advisory {
+						t.Fatalf("the pool said what it has: %+v, %+v", pool, f)
+					}
+					if got := again.worker(); got.Device != 64 {
+						t.Fatalf("the pool's clear took %+v", got)
 					}
 				})
 			}

@@ -222,6 +222,28 @@ func TestAttachedRetained(t *testing.T) {
 	}
 }
 
+// TestAttachedRetainedLate: the same where the first batch heard is not the first
+// there was, and where more is lost.
+func TestAttachedRetainedLate(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		r := newRig(t, 0)
+		f, _ := r.attachedFeed(Options{Pool: PoolDurable, Attached: &Attached{Retained: true, KeepOwner: keep}})
+		f.live(7, storeAB)
+		f.wait(7)
+		f.state(CacheOwner, Degraded, CauseLateJoin)
+		for _, at := range []shard.Position{{}, f.port.Applied()} {
+			if st := f.Status(CacheOwner, at); st.State != Degraded || !st.Advisory {
+				t.Fatalf("at %+v the pool is %v, advisory %v", at, st.State, st.Advisory)
+			}
+		}
+		f.live(9, storeC)
+		f.wait(9)
+		if st := f.now(CacheOwner); st.State != Degraded || st.Cause != CauseGap || st.Advisory != keep {
+			t.Fatalf("behind a gap the pool is %v, advisory %v", st.State, st.Advisory)
+		}
+	}
+}
+
 // TestAttachedFirst holds both ways to take a first sequence above the start.
 func TestAttachedFirst(t *testing.T) {
 	t.Run("5.2.1 any first sequence", func(t *testing.T) {

@@ -90,11 +90,10 @@ func (r *Registry) touch(slots ...*slot) {
 		}
 		s.changes++
 		f := r.facts(s)
-		v := f.Judge() // without a word of the plane
+		v := f.Judge() // without a word of the plane nothing is schedulable or offered
 		if v.Outcome > AmbiguousAttachment {
 			v.Outcome = Unavailable
 		}
-		v.Schedulable, v.HintReady = false, false
 		changed = append(changed, s.routed(&f, v))
 	}
 	r.publish(changed, nil)

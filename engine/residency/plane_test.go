@@ -129,6 +129,9 @@ func (p *fakePlane) Open(ctx context.Context, a Attachment) error {
 	if s.open != nil {
 		p.t.Errorf("slot %d is opened twice", a.Slot)
 	}
+	if a.ReadyAt != s.barriers {
+		p.t.Errorf("slot %d: ready at barrier %d, the last was %d", a.Slot, a.ReadyAt, s.barriers)
+	}
 	s.open, s.fenced = &a, false
 	s.status.Generation, s.status.Worker, s.status.Record, s.status.Reachable = a.Generation, a.Worker, a.Record, true
 	return nil
