@@ -350,7 +350,8 @@ func (t *tap) known(r *Recording) bool {
 		t.of, t.id, t.masker = r, id, nil
 		if s := t.feed.src; r.hashed {
 			t.masker = ingest.NewMasker(&ingest.Options{
-				Source: s.spec.ID, NoPythonRoot: s.spec.NoPythonRoot, BareMultimodal: s.spec.BareMM, Learned: &s.learned,
+				Source: s.spec.ID, NoPythonRoot: s.spec.NoPythonRoot, ZeroParentUnknown: s.spec.ZeroParentUnknown,
+				BareMultimodal: s.spec.BareMM, Learned: &s.learned,
 			})
 		}
 	}

@@ -48,6 +48,7 @@ func (m *Masker) Mask(payload []byte) []byte {
 			return m.out.End(&b)
 		}
 		contents, unit := m.contents(&m.ev)
+		m.ev.SelfNamed = contents != nil && !m.ev.HasParent && !m.ev.HasMedium && selfNamed(&m.ev)
 		m.out.Event(&m.ev, contents, unit)
 	}
 }

@@ -24,11 +24,14 @@ const CauseUnsound Cause = "unsound_release"
 // unsound reports whether a store is of a release whose events cannot be put
 // together again.
 func (s *Stream) unsound(ev *wire.Event) bool {
-	if s.opt.TakeUnsound || ev.HasParent || ev.HasMedium || ev.KeysHaveSlot || len(ev.Hashes) == 0 {
-		return false
-	}
+	return !s.opt.TakeUnsound && !ev.HasParent && !ev.HasMedium && !ev.KeysHaveSlot && selfNamed(ev)
+}
+
+// selfNamed reports whether the name of an event's first block is Python's hash
+// of its tokens.
+func selfNamed(ev *wire.Event) bool {
 	size := int(ev.BlockSize)
-	return size > 0 && len(ev.Tokens) >= size && ev.Hashes[0] == pythonHash(ev.Tokens[:size])
+	return ev.SelfNamed || size > 0 && len(ev.Hashes) > 0 && len(ev.Tokens) >= size && ev.Hashes[0] == pythonHash(ev.Tokens[:size])
 }
 
 // pythonHash is CPython's hash of a tuple of small integers, from 3.8 on.

@@ -80,6 +80,9 @@ type Event struct {
 	ContentUnit int64
 	// Keyed: Contents contain salts or extra keys, though the event names none.
 	Keyed bool
+	// SelfNamed: the first block's name is Python's hash of its tokens, which are
+	// not there any more to show it.
+	SelfNamed bool
 
 	BlockSize    int64 // tokens of one block; positive if there are Tokens
 	HasBlockSize bool

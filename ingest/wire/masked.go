@@ -22,9 +22,10 @@ import (
 
 // The bits of content_keys.
 const (
-	keysHaveSlot = 1 << iota // Event.KeysHaveSlot
-	keysStated               // Event.KeysStated
-	keysKeyed                // Event.Keyed
+	keysHaveSlot  = 1 << iota // Event.KeysHaveSlot
+	keysStated                // Event.KeysStated
+	keysKeyed                 // Event.Keyed
+	keysSelfNamed             // Event.SelfNamed
 )
 
 // masked reads a field that only masked events have.
@@ -57,6 +58,7 @@ func (d *Decoder) masked(c *cursor, ev *Event, key string) {
 		ev.Lookahead = int(v)
 	case "content_keys":
 		ev.KeysHaveSlot, ev.KeysStated, ev.Keyed = v&keysHaveSlot != 0, v&keysStated != 0, v&keysKeyed != 0
+		ev.SelfNamed = v&keysSelfNamed != 0
 	}
 }
 
@@ -155,6 +157,7 @@ func (m *Masking) Event(ev *Event, contents []uint64, unit int) {
 		flag(ev.KeysHaveSlot, keysHaveSlot)
 		flag(ev.KeysStated, keysStated)
 		flag(ev.keyed(), keysKeyed)
+		flag(ev.SelfNamed, keysSelfNamed)
 		number("content_keys", keys != 0, keys)
 	}
 	if ev.HasMedium {
