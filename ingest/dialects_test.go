@@ -44,6 +44,11 @@ func TestPulledEvents(t *testing.T) {
 	rank1(3, 3)
 	send(4, `{"event_id":6,"data":{"type":"removed","block_hashes":[102]},"window_size":4096,"attention_dp_rank":1}`)
 	rank1(1, 1)
+	// A removal takes a block away wherever it is.
+	send(5, strings.Replace(moved, "102", "101", 1))
+	rank1(0, 1)
+	send(6, `{"event_id":8,"data":{"type":"removed","block_hashes":[101]},"window_size":4096,"attention_dp_rank":1}`)
+	rank1(0, 0)
 	f.state(Worker, Exact, "")
 	for reason, want := range map[string]uint64{"no_effect": 1, "smaller_window": 1, "partial_block": 1} {
 		if got := f.counted("events_skipped", reason); got != want {

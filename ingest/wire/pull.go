@@ -12,34 +12,40 @@ import (
 //	created  blocks of each cache level, once per window at the beginning
 //	stored   parent_hash, blocks: [{block_hash, cache_level, mm_keys,
 //	                                tokens: [{token_id, token_extra_id}]}]
-//	removed  block_hashes
+//	removed  block_hashes, wherever they are
 //	updated  block_hash, cache_level: {old_value, new_value}: moved
 //
 // They tell neither their block size nor which window holds whole prefixes, so a
-// Decoder remembers two things: the largest window and the largest block it has
-// seen. Events of smaller windows are skipped. A smaller block is one that is
+// Decoder remembers the largest window, the largest block and the farthest level
+// it has seen. Events of smaller windows are skipped. A smaller block is one that is
 // not full: it and what comes behind it in its event is left out. "created" with
 // event_id 0 begins anew, as the engine does.
 //
-// A move is two events, a location update and a removal; blocks of one event on
-// several levels are an event each. What is still to come of one lies in
+// A block is on one level at a time. A move is two events, a location update and
+// a removal; a removal is one for each level that there is; blocks of one event
+// on several levels are an event each. What is still to come of one lies in
 // Decoder.rest.
 
 // pullState is what a Decoder remembers of TensorRT-LLM's events.
 type pullState struct {
 	window int64 // the largest, 0 before the first
 	size   int   // tokens of a full block, 0 before the first
+	far    int64 // the last level
 }
+
+// maxLevel bounds the levels that a removal is repeated for. There are two.
+const maxLevel = 7
 
 // rest is what the next call of Next returns before it goes on.
 type rest struct {
 	left   cursor // at the blocks that are still to come
-	blocks int
-	leave  []byte // the medium that a block leaves
+	blocks int    // 0: those of the event before leave some levels
+	from   int64  // the first of these
+	to     int64  // and the last
 
 	// of the event
 	tag     []byte
-	hash    uint64 // that leaves, or the parent of the blocks
+	parent  uint64 // of the blocks
 	rank    int64
 	hasRank bool
 	group   int64
@@ -120,6 +126,12 @@ func (d *Decoder) pull(c *cursor, ev *Event) {
 		d.pullBlocks(&at, ev, n)
 	case "updated":
 		d.move(c.b, ev, hash, moved)
+	case "removed":
+		ev.Medium, ev.HasMedium = level(0), true
+		if d.pulled.far > 0 && d.f.hashed {
+			d.rest = rest{from: 1, to: d.pulled.far}
+			d.rest.of(ev)
+		}
 	}
 }
 
@@ -144,9 +156,13 @@ func (d *Decoder) move(b []byte, ev *Event, hash, moved int) {
 	d.f.hashed, d.f.moved = true, true
 	ev.Hashes, ev.TokensNil = d.hashes, true
 	ev.Medium, ev.HasMedium = level(to), true
-	d.rest = rest{leave: level(from), hash: d.hashes[0]}
+	d.rest = rest{from: from, to: from}
 	d.rest.of(ev)
+	d.reach(to)
 }
+
+// reach notes that there is a level.
+func (d *Decoder) reach(v int64) { d.pulled.far = max(d.pulled.far, min(v, maxLevel)) }
 
 // of keeps what all parts of an event have in common.
 func (r *rest) of(ev *Event) {
@@ -197,7 +213,7 @@ func (d *Decoder) pullBlocks(c *cursor, ev *Event, n int) {
 		}
 		if k > 0 && b.level != on {
 			d.hashes, d.tokens = d.hashes[:k], d.tokens[:from]
-			d.rest = rest{left: before, blocks: n - k, hash: d.hashes[k-1]}
+			d.rest = rest{left: before, blocks: n - k, parent: d.hashes[k-1]}
 			d.rest.of(ev)
 			break
 		}
@@ -215,6 +231,7 @@ func (d *Decoder) pullBlocks(c *cursor, ev *Event, n int) {
 	ev.Hashes, ev.Tokens = d.hashes, d.tokens
 	ev.BlockSize, ev.HasBlockSize = int64(d.pulled.size), true
 	ev.Medium, ev.HasMedium = level(on), true
+	d.reach(on)
 	d.keys.Ends = d.keys.Ends[:min(len(d.keys.Ends), len(d.hashes))]
 	if end := len(d.keys.Ends); end > 0 && d.keys.Ends[end-1] > 0 {
 		d.keys.Hashes = d.keys.Hashes[:d.keys.Ends[end-1]]
@@ -330,14 +347,16 @@ func (d *Decoder) resume(ev *Event) {
 	r := d.rest
 	d.rest = rest{}
 	ev.Tag, ev.Rank, ev.HasRank, ev.Group, ev.HasGroup = r.tag, r.rank, r.hasRank, r.group, r.grouped
-	if r.leave != nil {
-		ev.Kind = Remove
-		d.hashes = append(d.hashes[:0], r.hash)
-		ev.Hashes = d.hashes
-		ev.Medium, ev.HasMedium = r.leave, true
+	if r.blocks == 0 {
+		ev.Kind, ev.Hashes = Remove, d.hashes // which nobody has touched
+		ev.Medium, ev.HasMedium = level(r.from), true
+		if r.from < r.to {
+			r.from++
+			d.rest = r
+		}
 		return
 	}
-	ev.Parent, ev.HasParent = r.hash, true
+	ev.Parent, ev.HasParent = r.parent, true
 	d.pullBlocks(&r.left, ev, r.blocks)
 	d.decide(&r.left, ev, Store)
 }

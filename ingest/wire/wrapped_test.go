@@ -107,6 +107,7 @@ func TestWrapped(t *testing.T) {
 			"store #2 host [fedcba9876543210] placed",
 			"remove device [fedcba9876543210]",
 			"remove #3 device [fedcba9876543210]",
+			"remove host [fedcba9876543210]", // where it is
 			"skipped smaller_window"}},
 		{"as lines", []string{j01 + "\n" + j02 + "\n" + j05}, []string{
 			"skipped no_effect", "store #1 device [fedcba9876543210] [1 2 3 4]/4", "skipped smaller_window"}},

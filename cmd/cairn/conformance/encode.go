@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"strings"
+
 	"github.com/tinylib/msgp/msgp"
 )
 
@@ -13,11 +15,17 @@ const (
 	vllmMap                    // vLLM 0.24: maps, defaults left out
 	sglangArray                // SGLang 0.5.18: arrays of 7, salted ones with a map behind
 	sglangMap                  // SGLang 0.5.23: maps
+	vllmJSON                   // vLLM's maps as JSON
+	pulledJSON                 // TensorRT-LLM's events as they are pulled, in lines
+	routerJSON                 // Dynamo's router events, in lines
 	numDialects
 )
 
+// traceBlock is the block size of traces in dialects that do not tell it.
+const traceBlock = 4
+
 func (d dialect) String() string {
-	return [...]string{"vllm-array", "vllm-map", "sglang-array", "sglang-map"}[d]
+	return [...]string{"vllm-array", "vllm-map", "sglang-array", "sglang-map", "vllm-json", "pulled-json", "router-json"}[d]
 }
 
 // event is what an operation of a trace says.
@@ -46,12 +54,35 @@ func (d dialect) can(e *event) bool {
 		return !e.grouped && e.keys == nil && e.adapter == ""
 	case sglangMap:
 		return !e.grouped && e.keys == nil
+	case vllmJSON:
+		return e.inJSON()
+	case pulledJSON:
+		// A removal is one on every tier there, and nothing is cleared.
+		return e.inJSON() && e.evenSize(traceBlock) && !e.grouped && e.keys == nil && e.adapter == "" && e.adapterID == nil && e.salt == "" &&
+			e.op != "clear" && e.medium == "GPU"
+	case routerJSON:
+		return e.inJSON() && e.evenSize(traceBlock) && !e.grouped && e.keys == nil && (e.op == "clear" || routerTiers[e.medium] != "")
 	}
 	return false
 }
 
-// batch encodes one batch. Batches are arrays in all dialects.
+// batch encodes one batch. Batches are arrays in all dialects but those of lines.
 func (d dialect) batch(rank int, events ...event) []byte {
+	var lines []string
+	switch d {
+	case vllmJSON:
+		return asJSON(vllmMap.batch(rank, events...))
+	case pulledJSON:
+		for i := range events {
+			lines = append(lines, events[i].pulled(rank))
+		}
+		return []byte(strings.Join(lines, "\n"))
+	case routerJSON:
+		for i := range events {
+			lines = append(lines, events[i].routed(rank))
+		}
+		return []byte(strings.Join(lines, "\n"))
+	}
 	b := msgp.AppendArrayHeader(nil, 3)
 	b = msgp.AppendFloat64(b, 1757376000.5)
 	b = msgp.AppendArrayHeader(b, uint32(len(events)))

@@ -165,7 +165,7 @@ func (p *playing) attach(ctx context.Context, id string) error {
 	if p.Policy == "set" {
 		policy = tree.Set
 	}
-	return p.rig.add(ctx, engine.Source{ID: p.prefix + id, Model: s.model, Ranks: s.ranks, Policy: policy})
+	return p.rig.add(ctx, engine.Source{ID: p.prefix + id, Model: s.model, Ranks: s.ranks, Policy: policy, BlockSize: traceBlock})
 }
 
 // step plays the next operation.
