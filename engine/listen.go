@@ -17,11 +17,16 @@ import (
 // Defaults of a Listener.
 const (
 	DefaultMaxSources  = 1024
+	DefaultMaxStreams  = 4096
 	DefaultForgetAfter = 10 * time.Minute
 )
 
-// MaxListenerSources bounds Listener.MaxSources.
-const MaxListenerSources = 1 << 16
+// MaxListenerSources and MaxListenerStreams bound Listener.MaxSources and
+// Listener.MaxStreams.
+const (
+	MaxListenerSources = 1 << 16
+	MaxListenerStreams = 1 << 18
+)
 
 // Listener describes a socket that many publishers share: one they connect to,
 // or a relay that speaks for them. Topics tell its publishers apart; their
@@ -57,6 +62,9 @@ type Listener struct {
 	// more than that is refused and counted. Negative: none do, and only
 	// Sources are fed.
 	MaxSources int
+	// MaxStreams bounds the streams that come into being, one for each rank of a
+	// source that is met; 0 means 4096. Each costs Options.RingBytes.
+	MaxStreams int
 	// ForgetAfter is how long nobody may speak for a source that came into being
 	// until it is removed. 0 means 10 min, negative never.
 	ForgetAfter time.Duration
@@ -145,11 +153,15 @@ func (l *Listener) problems() (all []error) {
 	if l.MaxSources > MaxListenerSources {
 		bad("max_sources", strconv.Itoa(l.MaxSources), fmt.Sprintf("wants 1 … %d, or none", MaxListenerSources))
 	}
+	if l.MaxStreams > MaxListenerStreams {
+		bad("max_streams", strconv.Itoa(l.MaxStreams), fmt.Sprintf("wants 1 … %d", MaxListenerStreams))
+	}
 	for _, n := range []struct {
 		field string
 		value int64
 		least int64
 	}{
+		{"max_streams", int64(l.MaxStreams), 1},
 		{"max_connections", int64(l.MaxConns), 1},
 		{"max_message", int64(l.MaxMessage), 1 << 10},
 		{"max_memory", l.MaxMemory, 64 << 10},
@@ -280,6 +292,9 @@ type ListenerStatus struct {
 	// Sources is how many sources it feeds, Dynamic how many of them came into
 	// being by themselves, and MaxSources the most there may be of those.
 	Sources, Dynamic, MaxSources int
+	// Streams is how many streams came into being, MaxStreams the most there may
+	// be of those.
+	Streams, MaxStreams int
 	// Forgotten is how many were removed because nobody spoke for them.
 	Forgotten uint64
 	// Stats counts connections and what was dropped before it reached a stream.

@@ -34,6 +34,7 @@ type listener struct {
 	mu        sync.Mutex // held while a source or rank is made
 	sources   map[string]*fed
 	born      int // of them, those that came into being by themselves
+	streams   int // that came into being
 	forgotten uint64
 }
 
@@ -41,6 +42,7 @@ type listener struct {
 type fed struct {
 	*source
 	born bool
+	met  int // streams that came into being
 }
 
 // laneBackoff is the delay between two links of a stream whose publisher
@@ -48,7 +50,10 @@ type fed struct {
 var laneBackoff = zmtp.Backoff{Min: 2 * time.Millisecond, Max: 200 * time.Millisecond}
 
 // Why a listener refuses a message: see Stats.LastError.
-var errTooManySources = errors.New("engine: too many sources have come into being")
+var (
+	errTooManySources = errors.New("engine: too many sources have come into being")
+	errTooManyStreams = errors.New("engine: too many streams have come into being")
+)
 
 // Listen starts a listener: it binds at once, and serves until RemoveListener
 // or Close. The error is of Listener.Validate, wraps ErrListenerExists or
@@ -64,6 +69,9 @@ func (e *Engine) Listen(ctx context.Context, spec Listener) (err error) {
 	}
 	if spec.MaxSources == 0 {
 		spec.MaxSources = DefaultMaxSources
+	}
+	if spec.MaxStreams == 0 {
+		spec.MaxStreams = DefaultMaxStreams
 	}
 	if spec.ForgetAfter == 0 {
 		spec.ForgetAfter = DefaultForgetAfter
@@ -166,16 +174,27 @@ func (l *listener) add(ctx context.Context, spec Source, ranks []int, born bool)
 	if !ok {
 		return ErrClosed // removed at once
 	}
-	l.sources[spec.ID] = &fed{s, born}
+	f := &fed{source: s, born: born}
+	l.sources[spec.ID] = f
 	if born {
 		l.born++
+		l.made(f, len(ranks))
 	}
 	context.AfterFunc(s.ctx, func() { l.removed(s) })
 	return nil
 }
 
-// removed notes that a source is no more.
+// made counts streams that came into being. mu is held.
+func (l *listener) made(f *fed, n int) {
+	f.met += n
+	l.streams += n
+}
+
+// removed notes that a source is no more, and neither are its lanes.
 func (l *listener) removed(s *source) {
+	for _, f := range s.streams() {
+		f.lane.Close()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if f := l.sources[s.spec.ID]; f != nil && f.source == s {
@@ -183,14 +202,14 @@ func (l *listener) removed(s *source) {
 		if f.born {
 			l.born--
 		}
+		l.made(f, -f.met)
 	}
 }
 
-// feed gives a stream its lane. It ends with the source.
+// feed gives a stream its lane, which ends with the source.
 func (l *listener) feed(f *feed) dialFunc {
 	f.endpoint = l.socket.Addr()
 	f.lane = bound.NewLane()
-	context.AfterFunc(f.src.ctx, f.lane.Close)
 	return f.lane.Dial
 }
 
@@ -203,8 +222,11 @@ func (l *listener) open(ctx context.Context, k bound.Key) (*bound.Lane, error) {
 	defer l.mu.Unlock()
 	s := l.sources[k.Source]
 	if s == nil {
-		if l.born >= l.spec.MaxSources {
+		switch {
+		case l.born >= l.spec.MaxSources:
 			return nil, fmt.Errorf("%w: %q would be one of more than %d", errTooManySources, k.Source, max(l.spec.MaxSources, 0))
+		case l.streams >= l.spec.MaxStreams:
+			return nil, l.crowded(k)
 		}
 		spec := l.spec.Source
 		spec.ID, spec.Model = k.Source, k.Model
@@ -216,21 +238,37 @@ func (l *listener) open(ctx context.Context, k bound.Key) (*bound.Lane, error) {
 	if l.topic.NamesModel() && k.Model != s.spec.Model {
 		return nil, fmt.Errorf("engine: source %q is of model %q; a topic says %q", k.Source, s.spec.Model, k.Model)
 	}
+	if f := s.rankMet(k.Rank); f != nil {
+		return f.lane, nil
+	}
+	if l.streams >= l.spec.MaxStreams {
+		return nil, l.crowded(k)
+	}
 	f, err := s.rankFeed(ctx, k.Rank, l.feed)
 	if err != nil {
 		return nil, err
 	}
+	l.made(s, 1)
 	return f.lane, nil
 }
 
-// rankFeed returns the stream of a rank, made if need be. The caller lets one
-// in at a time.
-func (s *source) rankFeed(ctx context.Context, rank int, dial func(*feed) dialFunc) (*feed, error) {
+func (l *listener) crowded(k bound.Key) error {
+	return fmt.Errorf("%w: rank %d of %q would be one of more than %d", errTooManyStreams, k.Rank, k.Source, l.spec.MaxStreams)
+}
+
+// rankMet returns the stream of a rank, nil if there is none.
+func (s *source) rankMet(rank int) *feed {
 	for _, f := range s.streams() {
 		if f.rank == rank {
-			return f, nil
+			return f
 		}
 	}
+	return nil
+}
+
+// rankFeed makes the stream of a rank that has none. The caller lets one in at a
+// time.
+func (s *source) rankFeed(ctx context.Context, rank int, dial func(*feed) dialFunc) (*feed, error) {
 	f := &feed{src: s, rank: rank}
 	f.dial = dial(f)
 	if err := f.open(ctx); err != nil {
@@ -405,6 +443,7 @@ func (l *listener) status() ListenerStatus {
 	return ListenerStatus{
 		ID: l.spec.ID, Endpoint: l.socket.Addr(), Topic: l.spec.Topic, Model: l.spec.Source.Model,
 		Sources: len(l.sources), Dynamic: l.born, MaxSources: max(l.spec.MaxSources, 0),
+		Streams: l.streams, MaxStreams: l.spec.MaxStreams,
 		Forgotten: l.forgotten, Stats: l.socket.Stats(),
 	}
 }

@@ -347,6 +347,28 @@ func TestListenerForgets(t *testing.T) {
 	}
 }
 
+// Ranks are bounded over all sources of a listener, for each costs a ring.
+func TestListenerMaxStreams(t *testing.T) {
+	e := openEngine(t, Options{})
+	at := listenHere(t, e, func(l *Listener) { l.MaxStreams, l.ForgetAfter = 3, 50*time.Millisecond })
+	p := dialling(t, at, "kv@w1@m", zmtp.PublisherConfig{})
+	for rank := range 3 {
+		applied(t, e, "w1", rank, p.sendOf(rank, store(1, "GPU", "")))
+	}
+	for i, topic := range []string{"kv@w1@m", "kv@w2@m"} {
+		p.topic = topic
+		p.sendOf(3, store(1, "GPU", ""))
+		eventually(t, "refused", func() bool { return listenerOf(t, e, "in").dropped("refused") == uint64(i+1) })
+		if st := listenerOf(t, e, "in"); st.Streams != 3 || st.Sources != 1 || !strings.Contains(st.LastError, "too many streams") {
+			t.Errorf("%+v", st)
+		}
+	}
+	p.pub.Close()
+	eventually(t, "forgotten", func() bool { return listenerOf(t, e, "in").Streams == 0 })
+	q := dialling(t, at, "kv@w2@m", zmtp.PublisherConfig{})
+	applied(t, e, "w2", 7, q.sendOf(7, store(1, "GPU", "")))
+}
+
 // What is told apart by nothing is refused: another model, another's source.
 func TestListenerRefuses(t *testing.T) {
 	e := openEngine(t, Options{})

@@ -40,6 +40,8 @@ func appendListener(b []byte, l *engine.ListenerStatus) []byte {
 	b = appendInt(b, `,"sources":`, l.Sources)
 	b = appendInt(b, `,"dynamic":`, l.Dynamic)
 	b = appendInt(b, `,"max_sources":`, l.MaxSources)
+	b = appendInt(b, `,"streams":`, l.Streams)
+	b = appendInt(b, `,"max_streams":`, l.MaxStreams)
 	b = appendUint(b, `,"forgotten":`, l.Forgotten)
 	b = appendInt(b, `,"connections":{"open":`, l.Open)
 	b = appendInt(b, `,"pending":`, l.Pending)

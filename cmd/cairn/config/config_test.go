@@ -324,7 +324,8 @@ func TestSettingsAreDocumented(t *testing.T) {
 	}
 	l := defaultListener()
 	for _, row := range []string{
-		fmt.Sprintf("`max_sources` | `%d`", l.MaxSources), fmt.Sprintf("`forget_after` | `%v`", l.ForgetAfter),
+		fmt.Sprintf("`max_sources` | `%d`", l.MaxSources), fmt.Sprintf("`max_streams` | `%d`", l.MaxStreams),
+		fmt.Sprintf("`forget_after` | `%v`", l.ForgetAfter),
 		fmt.Sprintf("`max_connections` | `%d`", l.MaxConns), fmt.Sprintf("`max_message` | `%s`", formatBytes(int64(l.MaxMessage))),
 		fmt.Sprintf("`max_memory` | `%s`", formatBytes(l.MaxMemory)), fmt.Sprintf("`handshake_timeout` | `%v`", l.HandshakeTimeout),
 	} {

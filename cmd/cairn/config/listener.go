@@ -22,7 +22,7 @@ const (
 )
 
 var listenerKeys = append([]string{
-	"id", "bind", "connect", "topic", "source", "max_sources", "only_known", "forget_after",
+	"id", "bind", "connect", "topic", "source", "max_sources", "max_streams", "only_known", "forget_after",
 	"users", "plain", "max_connections", "max_message", "max_memory", "handshake_timeout", "sources",
 }, dialectKeys...)
 
@@ -32,7 +32,7 @@ func defaultListener() engine.Listener {
 	s.Ranks = 0 // ranks come into being with their messages
 	return engine.Listener{
 		Source:     s,
-		MaxSources: engine.DefaultMaxSources, ForgetAfter: engine.DefaultForgetAfter,
+		MaxSources: engine.DefaultMaxSources, MaxStreams: engine.DefaultMaxStreams, ForgetAfter: engine.DefaultForgetAfter,
 		MaxConns: zmtp.DefaultMaxConns, MaxMessage: zmtp.DefaultMaxMessage, MaxMemory: zmtp.DefaultMaxMemory,
 		HandshakeTimeout: zmtp.DefaultHandshakeTimeout,
 	}
@@ -71,6 +71,8 @@ func (r *reader) listener(n ast.Node, path string) engine.Listener {
 			r.text(v, p, &l.Source.ID)
 		case "max_sources":
 			r.whole(v, p, 1, engine.MaxListenerSources, func(n uint64) { l.MaxSources = int(n) })
+		case "max_streams":
+			r.whole(v, p, 1, engine.MaxListenerStreams, func(n uint64) { l.MaxStreams = int(n) })
 		case "only_known":
 			r.truth(v, p, &known)
 		case "forget_after":

@@ -28,6 +28,7 @@ listeners:
     policy: set
     first_seq: 1
     max_sources: 20
+    max_streams: 40
     forget_after: 1h
     users:
       - {user: engine, password_file: /run/a}
@@ -59,7 +60,7 @@ func TestParseListeners(t *testing.T) {
 	fleet := defaultListener()
 	fleet.ID, fleet.Bind, fleet.Topic = "fleet", "tcp://*:5557", "kv@{source}@{model}"
 	fleet.Source = engine.Source{Protocol: "sglang_hicache_v1", Policy: tree.Set, FirstSeq: 1}
-	fleet.MaxSources, fleet.ForgetAfter = 20, time.Hour
+	fleet.MaxSources, fleet.MaxStreams, fleet.ForgetAfter = 20, 40, time.Hour
 	fleet.Users = []zmtp.Plain{{User: "engine", Password: FileSecret("/run/a")}, {User: "other", Password: EnvSecret("KV_PASSWORD")}}
 	fleet.MaxConns, fleet.MaxMessage, fleet.MaxMemory, fleet.HandshakeTimeout = 30, 1<<20, 64<<20, 2*time.Second
 	fleet.Sources = []engine.Source{{ID: "w1", Model: "m", Ranks: 2, Replay: "tcp://10.0.0.1:5558", Protocol: engine.FrameworkV1,

@@ -117,6 +117,7 @@ func listenerItems(l *engine.Listener) yaml.MapSlice {
 	} else {
 		list.add(l.MaxSources != d.MaxSources, "max_sources", l.MaxSources)
 	}
+	list.add(l.MaxStreams != d.MaxStreams, "max_streams", l.MaxStreams)
 	list.add(l.ForgetAfter != d.ForgetAfter, "forget_after", l.ForgetAfter.String())
 	var users []any
 	for i := range l.Users {
