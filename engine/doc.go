@@ -53,6 +53,16 @@
 // ranks are those that are met. Whichever way, a stream keeps its history over
 // connections, and is judged by the numbers it hears.
 //
+// # Owners that attach
+//
+// Engines with a cache library register at run time ([Engine.Residency]): their
+// owners attach to slots, all ranks of a worker or none, and are sources from
+// then on. The worker is named by its id in decimal, as long as it is attached;
+// its owner by the owner id, as long as there is something to say of it. An
+// engine-local owner dies with its attachment, a durable one goes on serving,
+// marked Advisory. Their streams are judged more strictly than configured ones:
+// an engine-local owner that lost a batch is fenced, both domains and at once.
+//
 // # What an answer is worth
 //
 // Every holder's answer has a Freshness: the state, the sequence that was wholly

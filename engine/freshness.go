@@ -40,8 +40,10 @@ func (s State) String() string {
 type Freshness struct {
 	State State
 	// Cause says why State is not Exact: gap, late_join, undecodable, geometry,
-	// restart, no_pool, ownership, new_rank, disconnected. "" if it is, or
-	// nothing has happened.
+	// restart, no_pool, ownership, new_rank, disconnected; of owners that attach
+	// and their workers also regression, exhausted, frames, too_big, rank,
+	// owner_tier, owner_geometry, fenced, quarantined, cache_owner_failed,
+	// detached, cleared. "" if it is, or nothing has happened.
 	Cause string
 	// Advisory: the holder has what was kept over a loss or a detachment, and
 	// some of it may be gone. Nothing exact is claimed of it.

@@ -451,6 +451,8 @@ func TestRegistrationIsChecked(t *testing.T) {
 		{"framework", "intents[1].ingress_protocol", func(g *Registration) { g.Intents[1].Protocol = FrameworkV1 }},
 		{"no incarnation", "intents[0].intent_incarnation", func(g *Registration) { g.Intents[0].Incarnation = 0 }},
 		{"incarnation of 54 bits", "intents[0].intent_incarnation", func(g *Registration) { g.Intents[0].Incarnation = 1 << 53 }},
+		{"a rank beyond all", "intents[1].worker.rank", func(g *Registration) { g.Intents[1].Worker.Rank = maxRanks }},
+		{"no model", "intents[0].model", func(g *Registration) { g.Intents[0].Model = "" }},
 		{"no block size", "intents[0].kv_block_size", func(g *Registration) { g.Intents[0].BlockSize = 0 }},
 		{"no endpoint", "intents[1].raw_zmq_endpoint", func(g *Registration) { g.Intents[1].Endpoints = nil }},
 		{"a rank twice", "intents[1].worker.rank", func(g *Registration) { g.Intents[1].Worker.Rank = 0 }},

@@ -40,6 +40,9 @@ func (r *Registry) Register(ctx context.Context, reg Registration) (Lease, error
 	}
 }
 
+// maxRanks bounds global data-parallel ranks.
+const maxRanks = 4096
+
 // check refuses what contradicts itself. What fields must look like is package
 // validate's.
 func (reg *Registration) check() error {
@@ -60,6 +63,10 @@ func (reg *Registration) check() error {
 			return bad(at+"ingress_protocol", n.Protocol.String(), "a protocol with owned residency: "+VLLMResidencyV1.String()+" or "+HiCacheV1.String())
 		case n.Incarnation == 0 || n.Incarnation >= 1<<53:
 			return bad(at+"intent_incarnation", strconv.FormatUint(n.Incarnation, 10), "1 … 2⁵³-1")
+		case n.Worker.Rank >= maxRanks:
+			return bad(at+"worker.rank", strconv.FormatUint(uint64(n.Worker.Rank), 10), fmt.Sprintf("0 … %d", maxRanks-1))
+		case n.Model == "":
+			return bad(at+"model", "", "the name that queries ask for")
 		case n.BlockSize < 1:
 			return bad(at+"kv_block_size", strconv.Itoa(n.BlockSize), "a number of tokens above 0")
 		case len(n.Endpoints) == 0:
