@@ -145,7 +145,13 @@ func (x *Index) Clear(h Holder) {
 	x.publishOwner(h, s)
 }
 
+// publishOwner says whose a lane id is now, and whether it is seen. The epoch
+// moves on both sides: a walk that began before this ends as if before, and one
+// that begins in between finds what it will find behind, for nothing else
+// changes meanwhile.
 func (x *Index) publishOwner(h Holder, s *holderState) {
+	x.epoch.Add(1)
+	x.mark(stepOwner)
 	w := uint64(h) << 1
 	if s.hidden {
 		w |= 1

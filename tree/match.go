@@ -129,7 +129,9 @@ func (r *reader) walk(root Root) bool {
 		if hook != nil {
 			hook()
 		}
-		if version(hd[hVersion].Load()) != version(w0) {
+		// Where the count cut the match short, a run that has grown since may
+		// have let reaches through that were never as short as the match.
+		if w := hd[hVersion].Load(); version(w) != version(w0) || w != w0 && m == count(w0) && p+m < len(h) {
 			return false
 		}
 		r.steps = append(r.steps, step{run: run, off: p, n: m, link: link, version: version(w0), word: &hd[hVersion]})
