@@ -25,6 +25,7 @@ type feed struct {
 	lane     *bound.Lane      // of a source whose publishers connect
 	lister   *discover.Lister // of a source whose engine announces its publishers
 	push     *pusher          // of a source whose batches are pushed
+	linked   bool             // dial is an embedder's
 	port     *shard.Port
 	stream   *ingest.Stream
 }
@@ -51,7 +52,7 @@ func (f *feed) open(ctx context.Context) error {
 	switch {
 	case f.lane != nil:
 		backoff = laneBackoff
-	case f.dial != nil && s.spec.Discover == nil:
+	case f.dial != nil && s.spec.Discover == nil && !f.linked:
 		backoff = handBackoff
 	}
 	repair, err := f.repair()

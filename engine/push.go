@@ -210,7 +210,7 @@ func (e *Engine) pushFeed(b *Batch) (*feed, error) {
 		}
 		return nil, fmt.Errorf("%w: %q", ErrUnknownSource, b.Source)
 	}
-	if !s.spec.Push {
+	if !s.spec.Push || s.streams()[0].push == nil {
 		return nil, fmt.Errorf("%w: %q", ErrNotPushed, b.Source)
 	}
 	e.control.Lock()

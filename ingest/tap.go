@@ -56,6 +56,9 @@ func Tapped(o Options, t Tap) Options {
 			return nil, err
 		}
 		t.Up()
+		if n, ok := l.(Newcomer); ok && n.Another() {
+			t.Restarted()
+		}
 		return &tapped{Link: l, tap: t}, nil
 	}
 	return o
