@@ -28,9 +28,9 @@ const (
 	growStep = 64 << 10
 	// smallest is the capacity of the first buffer.
 	smallest = 4 << 10
-	// A buffer above growStep is given back if trimAfter messages in a row
-	// needed less than a quarter of it.
-	trimAfter = 64
+	// A buffer above growStep that counts against a shared memory is given back
+	// if trimAfter messages in a row needed less than a quarter of it.
+	trimAfter = 256
 )
 
 // Message is one ZMTP message or command.
@@ -148,8 +148,12 @@ func (f *FrameReader) body(size int) error {
 
 // begin makes the buffer ready for the next message.
 func (f *FrameReader) begin() {
-	f.peak = max(f.peak, len(f.buf))
+	last := len(f.buf)
 	f.buf = f.buf[:0]
+	if f.memory == nil {
+		return
+	}
+	f.peak = max(f.peak, last)
 	if f.since++; f.since >= trimAfter {
 		if cap(f.buf) > growStep && cap(f.buf) > 4*f.peak {
 			f.trim()
