@@ -120,8 +120,17 @@ func (k *querier) freshness(e *Engine, m *modelView, i int, now time.Time, a *An
 	var f Freshness
 	start := len(a.positions)
 	for j, fd := range h.feeds {
-		s := fd.status(h.domain, k.before[int(m.first[i])+j])
-		p := k.position(m, i, j, &s)
+		before := k.before[int(m.first[i])+j]
+		if fd.exact(h.domain, before) {
+			u := fd.stream.Pulse()
+			p := k.position(m, i, j, u.Seq)
+			a.positions = append(a.positions, p)
+			p.join(j == 0, &f.Applied)
+			f.joinExact(e, j == 0, fd, &u, now)
+			continue
+		}
+		s := fd.status(h.domain, before)
+		p := k.position(m, i, j, s.Seq)
 		a.positions = append(a.positions, p)
 		p.join(j == 0, &f.Applied)
 		f.join(e, j == 0, &s, now)
@@ -148,6 +157,28 @@ func (f *Freshness) join(e *Engine, first bool, s *ingest.Status, now time.Time)
 	f.Silent = f.Silent || e.silent(s, now)
 	f.Advisory = f.Advisory || s.Advisory
 	f.Hidden = f.Hidden || e.stale(s, now)
+}
+
+// joinExact is join for a stream that is exact, which most are: the same figures
+// for less.
+func (f *Freshness) joinExact(e *Engine, first bool, fd *feed, u *ingest.Pulse, now time.Time) {
+	if first || worst(f.State, Exact) != f.State {
+		f.State, f.Cause = Exact, ""
+	}
+	at := now.UnixNano()
+	age := func(then int64) time.Duration {
+		if then == 0 {
+			return 0
+		}
+		return time.Duration(max(0, at-then))
+	}
+	lag := u.Lag
+	if to := fd.applied(); u.Received && (!to.Any || u.Seq > to.Seq) {
+		lag = max(0, u.Lag) + age(u.Message)
+	}
+	f.Seq, f.Epoch = max(f.Seq, u.Seq), max(f.Epoch, u.Epoch)
+	f.Lag, f.Age = max(f.Lag, lag), max(f.Age, age(u.Message))
+	f.Silent = f.Silent || u.Connected && e.opt.SilentAfter > 0 && u.Heard != 0 && age(u.Heard) > e.opt.SilentAfter
 }
 
 // visible reports whether depths may be shown.

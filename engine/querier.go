@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/cairn-kv/cairn/engine/hint"
-	"github.com/cairn-kv/cairn/ingest"
 	"github.com/cairn-kv/cairn/tree"
 	"github.com/cairn-kv/cairn/tree/content"
 	"github.com/cairn-kv/cairn/tree/shard"
@@ -269,10 +268,10 @@ func (k *querier) noteAfter(m *modelView, i int) {
 }
 
 // position is the interval of stream j of holder i, whose after was noted.
-func (k *querier) position(m *modelView, i, j int, s *ingest.Status) StreamPosition {
+func (k *querier) position(m *modelView, i, j int, seq uint64) StreamPosition {
 	before, after := k.before[int(m.first[i])+j], k.after[int(m.first[i])+j]
 	return StreamPosition{
-		Seq:         s.Seq,
+		Seq:         seq,
 		Applied:     [2]uint64{before.Seq, after.Seq},
 		Incarnation: [2]uint32{before.Incarnation, after.Incarnation},
 		Any:         [2]bool{before.Any, after.Any},
