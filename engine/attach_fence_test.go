@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-kv/cairn/engine/hint"
 	"github.com/cairn-kv/cairn/engine/residency"
+	"github.com/cairn-kv/cairn/ingest"
 	"github.com/cairn-kv/cairn/tree"
 )
 
@@ -231,6 +232,32 @@ func TestFenceAtOnce(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestHolderAfterFence holds that a stream which asks for its holder only after
+// its slot was fenced gets the generation of its attachment, which is void, and
+// not the one that the fence began.
+func TestHolderAfterFence(t *testing.T) {
+	t.Run("R12 a holder that is asked for late", func(t *testing.T) {
+		r := newOwnerRig(t, 1, Options{})
+		g := r.guest(17, owner(1), residency.HiCacheV1, 2, dialects[1]).register()
+		rt := r.route(g.intent.Owner)
+		r.owners.mu.Lock()
+		a := r.owners.slots[rt.Slot].attached
+		r.owners.mu.Unlock()
+		if !r.Residency().Fault(rt.Slot, rt.Generation, residency.FaultSource, "test") {
+			t.Fatal("the fault was not taken")
+		}
+		for d, h := range a.slot.holders {
+			got, generation, err := a.Holder(0, ingest.Domain(d))
+			if err != nil || got != h || generation >= r.shards[0].writer.Generation(h) {
+				t.Errorf("domain %d: holder %d of generation %d, the index is at %d: %v", d, got, generation, r.shards[0].writer.Generation(h), err)
+			}
+			if _, _, err := a.Holder(1, ingest.Domain(d)); err == nil {
+				t.Error("it has a holder for another rank")
+			}
+		}
+	})
 }
 
 // TestStaleGenerations holds that what was received before a detach and lies in

@@ -390,6 +390,7 @@ func TestLease(t *testing.T) {
 // quarantined, at once and at random, and holds what must be so at every moment
 // and in the end.
 func TestMany(t *testing.T) {
+	seen := map[string]int{} // what happened at all; the plane's lock guards it
 	for seed := range uint64(20) {
 		inBubbleOf(t, Options{AmbiguityWait: time.Second}, 6, func(t *testing.T, r *rig) {
 			var mu sync.Mutex // of rnd
@@ -414,15 +415,21 @@ func TestMany(t *testing.T) {
 					return nil
 				})
 			}
-			var revision uint64
 			r.every(func(rt Route) {
+				seen[rt.State.String()]++
+				seen[rt.Outcome.String()]++
+				if rt.Schedulable {
+					seen["schedulable"]++
+				}
+				if rt.HintReady && rt.State == Detached {
+					seen["serving detached"]++
+				}
 				switch {
 				case rt.Schedulable && (rt.State != Attached || !rt.Live || rt.Flags != 0 || rt.Outcome != Ready),
 					rt.HintReady && !rt.CacheOwnerReady,
 					rt.Flags&SourceFailed != 0 && (rt.CacheOwnerReady || rt.State == Attached):
 					t.Errorf("seed %d: %+v", seed, rt)
 				}
-				revision = r.plane.revision
 			})
 			var wg sync.WaitGroup
 			for w := range uint64(8) {
@@ -458,9 +465,11 @@ func TestMany(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if revision == 0 {
-				t.Error("nothing was ever routed")
-			}
 		})
+	}
+	for _, want := range []string{"attached", "detached", "quarantined", "fenced", "schedulable", "ambiguous_attachment", "serving detached"} {
+		if seen[want] < 5 {
+			t.Errorf("%d routes were %s: %v", seen[want], want, seen)
+		}
 	}
 }
