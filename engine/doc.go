@@ -19,6 +19,14 @@
 //		fmt.Println(h.Source, h.Rank, h.Domain, h.Tokens.Any, h.Freshness.State)
 //	}
 //
+// A router that chooses inside the process asks once for both, and gets the
+// answer and the hint from one walk of the index:
+//
+//	err = e.Route(&q, func(a *engine.Answer) engine.Target { return choose(a) }, &a, &h)
+//	if err == nil && h.Reason == hint.Hinted {
+//		extra = h.AppendRequest(extra[:0], hint.Numbers) // as the target wants it
+//	}
+//
 // # The way of the data
 //
 //	publishers            streams                shards                     callers

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-kv/cairn/engine"
 	"github.com/cairn-kv/cairn/engine/hint"
+	"github.com/cairn-kv/cairn/perf/pair"
 )
 
 // Intervals between two states of the status.
@@ -61,9 +62,10 @@ func (s *status) write(begun time.Time) {
 		depth = 100 * float64(s.t.tally.deepest.Load()) / float64(n)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%3.0fs  %d owners  %d blocks  %.0f events/s  %d requests  depth %.0f%%  %d hints",
+	fmt.Fprintf(&b, "%3.0fs  %d owners  %d blocks  %.0f events/s  %d requests  depth %.0f%%  %d hints (%d of owners, %.1f GB)",
 		now.Sub(begun).Seconds(), es.Holders, blocks, float64(events-s.events)/now.Sub(s.at).Seconds(),
-		s.t.tally.requests.Load(), depth, s.t.tally.hints.Load())
+		s.t.tally.requests.Load(), depth, s.t.tally.hints.Load(), s.t.tally.domains[hint.CacheOwner].Load(),
+		float64(s.t.tally.fetched.Load())*float64(pair.Default.TokenBytes())/1e9)
 	for _, r := range []hint.Reason{hint.NoLongerSource, hint.Ineligible, hint.TargetIncapable, hint.NoCapableWorker, hint.NotAdmitted} {
 		if n := s.t.tally.reasons[r].Load(); n > 0 {
 			fmt.Fprintf(&b, "  %s %d", r, n)
