@@ -229,8 +229,8 @@ func (c *checker) inTable(name, tag uint64, run uint32, pos int) bool {
 		return n == 1
 	}
 	want := tag<<tagShift | spot{run: run, position: int32(pos)}.val()
-	cur := c.x.own.find(name, tag)
-	for v := cur.next(); v != 0; v = cur.next() {
+	h := c.x.own.hash(name, tag)
+	for v, i := c.x.own.next(h, h, name, tag); v != 0; v, i = c.x.own.next(h, i, name, tag) {
 		if v == want {
 			n++
 		}

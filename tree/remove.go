@@ -9,7 +9,7 @@ func (x *Index) Remove(o Owner, names []uint64) Outcome {
 	}
 	x.op.span, x.op.stride, x.op.pairs = 1, 1, names
 	if len(names) > 1 {
-		x.warm(names)
+		x.warm(0, len(names))
 	}
 	for i := 0; i < len(names); {
 		at, ok := x.resolve(names[i])

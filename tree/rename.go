@@ -34,15 +34,18 @@ func (x *Index) rename(i int, at spot, exists bool) bool {
 // none of them is in the name table, so that nothing can mean another block.
 // What it learned of their places there is left in x.homes.
 func (x *Index) novel(i, n int) bool {
-	if x.lanes[x.op.lane].own > 0 {
-		return false
-	}
+	own, tag := x.lanes[x.op.lane].own > 0, uint64(x.op.lane)
 	homes, pairs, stride := x.homes[:n], x.op.pairs[i*x.op.stride:], x.op.stride
 	touched := uint64(0)
 	for j := range homes {
 		h := x.names.hash(pairs[j*stride])
 		homes[j].hash = h
 		touched |= x.names.touch(h)
+	}
+	if own {
+		for j := range homes {
+			touched |= x.own.touch(x.own.hash(pairs[j*stride], tag))
+		}
 	}
 	x.touched = touched
 	for j := range homes {
@@ -54,6 +57,9 @@ func (x *Index) novel(i, n int) bool {
 			}
 		}
 		homes[j].free = i
+		if own && x.own.first(pairs[j*stride], tag) != 0 {
+			return false
+		}
 	}
 	x.grown = x.names.grown
 	return true

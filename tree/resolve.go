@@ -52,8 +52,26 @@ func (x *Index) before(s spot) (spot, bool) {
 
 // resolve finds the one block that the current holder's shard holds and calls
 // name. Of all blocks with that name it must be one the holder has: another
-// holder's equal name proves nothing.
+// holder's equal name proves nothing. Where the name is looked up first is
+// where most of the holder's names are.
 func (x *Index) resolve(name uint64) (spot, bool) {
+	ls := &x.lanes[x.op.lane]
+	if ls.own == 0 {
+		return x.resolveShared(name)
+	}
+	if 2*ls.own > ls.residencies {
+		if at, ok := x.resolveOwn(name); ok {
+			return at, true
+		}
+		return x.resolveShared(name)
+	}
+	if at, ok := x.resolveShared(name); ok {
+		return at, true
+	}
+	return x.resolveOwn(name)
+}
+
+func (x *Index) resolveShared(name uint64) (spot, bool) {
 	id, shard := x.op.lane, int(x.op.shard)
 	hash := x.names.hash(name)
 	for e, i := x.names.next(hash, home(hash)); e != 0; e, i = x.names.next(hash, i) {
@@ -70,11 +88,14 @@ func (x *Index) resolve(name uint64) (spot, bool) {
 			return at, true
 		}
 	}
-	if x.lanes[id].own == 0 {
-		return spot{}, false
-	}
-	o := x.own.find(name, uint64(id))
-	for v := o.next(); v != 0; v = o.next() {
+	return spot{}, false
+}
+
+func (x *Index) resolveOwn(name uint64) (spot, bool) {
+	id, shard := x.op.lane, int(x.op.shard)
+	tag := uint64(id)
+	h := x.own.hash(name, tag)
+	for v, i := x.own.next(h, h, name, tag); v != 0; v, i = x.own.next(h, i, name, tag) {
 		at := x.spotOf(v & (1<<tagShift - 1))
 		slot := x.slot(at.hd, id)
 		l := lane(slot.Load())
@@ -150,11 +171,16 @@ func (x *Index) nameNovel(at spot, n, block int) {
 	setNamed(at.hd, at.class(), at.pos(), at.pos()+n)
 }
 
-// warm loads the places of names in the name table ahead of their use.
-func (x *Index) warm(names []uint64) {
-	touched := uint64(0)
-	for _, name := range names {
+// warm loads the places of names of blocks [i, i+n) of the event in both tables
+// of names ahead of their use.
+func (x *Index) warm(i, n int) {
+	touched, own, tag := uint64(0), x.lanes[x.op.lane].own > 0, uint64(x.op.lane)
+	for j := i; j < i+n; j++ {
+		name := x.op.name(j)
 		touched |= x.names.touch(x.names.hash(name))
+		if own {
+			touched |= x.own.touch(x.own.hash(name, tag))
+		}
 	}
 	x.touched = touched
 }

@@ -230,8 +230,7 @@ func (x *Index) linkRun(id, parent uint32, off int) {
 	ph[hMeta].Store(uint64(m))
 	if childBit(ph, class, off) {
 		key := uint64(parent)<<16 | uint64(off)
-		c := x.siblings.find(key, 0)
-		if v := c.next(); v != 0 {
+		if v := x.siblings.first(key, 0); v != 0 {
 			x.siblings.replace(key, v, v+1)
 		} else {
 			x.siblings.add(key, plainVal|1)
@@ -254,8 +253,7 @@ func (x *Index) unlinkRun(id uint32) uint32 {
 	if !isRoot(parent) {
 		ph, class := x.run(parent), classOf(parent)
 		key := uint64(parent)<<16 | uint64(off)
-		c := x.siblings.find(key, 0)
-		switch v := c.next(); {
+		switch v := x.siblings.first(key, 0); {
 		case v == 0:
 			setChildBit(ph, class, off, false)
 		case v == plainVal|1:

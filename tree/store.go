@@ -268,6 +268,10 @@ func (x *Index) untouched(l lane, class uint32, pos, n int) int {
 // copies. It claims stretches the holder does not have at once.
 func (x *Index) holdSlow(here spot, i, k int) int {
 	class, from := here.class(), here.pos()
+	k = min(k, maxHomes)
+	if k > 1 {
+		x.warm(i, k)
+	}
 	for done := 0; done < k; {
 		here.position = int32(from + done)
 		if x.rename(i+done, here, true) {

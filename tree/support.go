@@ -24,8 +24,7 @@ func supportKey(run uint32, pos int) uint64 { return uint64(run)<<16 | uint64(po
 
 // supportsOf is the index of a position's first support, 0 if it has none.
 func (x *Index) supportsOf(id, run uint32, pos int) uint32 {
-	c := x.exceptions.find(supportKey(run, pos), uint64(id))
-	return uint32(c.next())
+	return uint32(x.exceptions.first(supportKey(run, pos), uint64(id)))
 }
 
 func (x *Index) setSupports(id, run uint32, pos int, old, head uint32) {

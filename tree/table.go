@@ -46,35 +46,41 @@ func mix(seed, a, b uint64) uint64 {
 
 func (t *table) hash(key, tag uint64) uint64 { return mix(t.seed, key, tag) }
 
-// cursor walks the values of one key and tag.
-type cursor struct {
-	s   []entry
-	i   uint64
-	key uint64
-	tag uint64
+// next goes on with the search for a key and tag at place i, which begins at
+// their hash, and returns the next value and the place behind it; 0 when there
+// are no more.
+func (t *table) next(hash, i, key, tag uint64) (val, behind uint64) {
+	s := t.seg[hash>>t.shift]
+	if len(s) == 0 {
+		return 0, i
+	}
+	mask := uint64(len(s)) - 1
+	for {
+		e := &s[i&mask]
+		if e.val == 0 {
+			return 0, i
+		}
+		i++
+		if e.key == key && e.val>>tagShift == tag {
+			return e.val, i
+		}
+	}
 }
 
-func (t *table) find(key, tag uint64) cursor {
+// first is the first value of a key and tag, 0 if there is none.
+func (t *table) first(key, tag uint64) uint64 {
 	h := t.hash(key, tag)
-	return cursor{s: t.seg[h>>t.shift], i: h, key: key, tag: tag}
+	v, _ := t.next(h, h, key, tag)
+	return v
 }
 
-// next returns the next value, or 0 when there are no more.
-func (c *cursor) next() uint64 {
-	mask := uint64(len(c.s)) - 1
-	if len(c.s) == 0 {
+// touch loads the home place of a hash: see nameTable.touch.
+func (t *table) touch(hash uint64) uint64 {
+	s := t.seg[hash>>t.shift]
+	if len(s) == 0 {
 		return 0
 	}
-	for {
-		e := &c.s[c.i&mask]
-		if e.val == 0 {
-			return 0
-		}
-		c.i++
-		if e.key == c.key && e.val>>tagShift == c.tag {
-			return e.val
-		}
-	}
+	return s[hash&(uint64(len(s))-1)].val
 }
 
 // add puts in one more value of the key; the tag is the value's top bits.

@@ -38,8 +38,9 @@ func (x *Index) findWaiting(name uint64) uint32 {
 	if x.lanes[x.op.lane].waiting == 0 {
 		return 0
 	}
-	c := x.waitNames.find(name, uint64(x.op.lane))
-	for v := c.next(); v != 0; v = c.next() {
+	tag := uint64(x.op.lane)
+	h := x.waitNames.hash(name, tag)
+	for v, i := x.waitNames.next(h, h, name, tag); v != 0; v, i = x.waitNames.next(h, i, name, tag) {
 		if k := uint32(v); x.waits[k].shard == x.op.shard {
 			return k
 		}
@@ -200,8 +201,8 @@ func (x *Index) attach(n int) {
 	for w := 0; w < len(x.work) && x.lanes[id].waiting > 0; w++ {
 		parent := x.work[w]
 		x.waitQueue = x.waitQueue[:0]
-		c := x.waitParents.find(parent, uint64(id))
-		for v := c.next(); v != 0; v = c.next() {
+		h, tag := x.waitParents.hash(parent, uint64(id)), uint64(id)
+		for v, i := x.waitParents.next(h, h, parent, tag); v != 0; v, i = x.waitParents.next(h, i, parent, tag) {
 			if k := uint32(v); x.waits[k].shard == x.op.shard {
 				x.waitQueue = append(x.waitQueue, k)
 			}
