@@ -199,7 +199,7 @@ func (s *attachedSlot) holder(d Domain, src *source) *holder {
 
 // answer is a holder's answer without depths and freshness.
 func (h *holder) answer() HolderAnswer {
-	ha := HolderAnswer{Source: h.src.spec.ID, Rank: h.rank, Domain: h.domain, BlockSize: h.blockSize()}
+	ha := HolderAnswer{Source: h.src.spec.ID, Rank: h.rank, Domain: h.domain, BlockSize: h.blockSize(), UpperBound: h.upper}
 	if c := &h.candidate; c.Attached && c.Projected {
 		ha.AttachedTo = c.AttachedTo.Source
 	}

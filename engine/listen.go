@@ -50,9 +50,9 @@ type Listener struct {
 	Topic string
 	// Source is what every source that comes into being is like: Model if topics
 	// do not name it, Protocol, Policy, MainGroup, FirstSeq, NoPythonRoot,
-	// BareMM, BlockSize, ZeroParentUnknown, TakeUnsound. Its ID is the name of
-	// the one source of a listener whose topics name none. Nothing else may be
-	// set.
+	// BareMM, BlockSize, ZeroParentUnknown, Hybrid, InvisibleKeys, TakeUnsound.
+	// Its ID is the name of the one source of a listener whose topics name none.
+	// Nothing else may be set.
 	Source Source
 	// Sources are known beforehand, with settings of their own: any but those
 	// that say where a publisher is. They are there from the start and stay.

@@ -104,6 +104,8 @@ type HolderAnswer struct {
 	// AttachedTo names the worker that a cache owner's blocks count for as its
 	// own, of the same rank; "" if there is none.
 	AttachedTo string
+	// UpperBound: the engine may reuse less than Tokens says. See Source.Hybrid.
+	UpperBound bool
 	Tokens     Depths
 	Freshness  Freshness
 }

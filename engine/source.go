@@ -90,6 +90,13 @@ type Source struct {
 	// ZeroParentUnknown takes a parent 0 for one that is not known, as LMCache
 	// means it, instead of none.
 	ZeroParentUnknown bool
+	// Hybrid and InvisibleKeys say what no event does: that the engine's model has
+	// windows or states beside full attention, which it may have forgotten where
+	// the blocks are still there, or that it keeps blocks of one content apart by
+	// keys that events leave out. Both are SGLang's. It may reuse less than an
+	// answer says then, and answers are marked UpperBound.
+	Hybrid        bool
+	InvisibleKeys bool
 	// TakeUnsound follows SGLang 0.5.1 – 0.5.5.post3, whose events do not say how
 	// blocks hang together. Without it such a source is fenced.
 	TakeUnsound bool

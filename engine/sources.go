@@ -58,6 +58,7 @@ type holder struct {
 	sizes     *blockSizes
 	rest      *rest        // instead of what streams say; nil if they do
 	cleared   *atomic.Bool // emptied by a call; nil if there is none
+	upper     bool         // its depths are upper bounds
 }
 
 // blockSizes are the engine block sizes that a holder's events had.
@@ -241,7 +242,8 @@ func (s *source) addHolder(ctx context.Context, rank int, d Domain, feeds []*fee
 	if err != nil {
 		return nil, fmt.Errorf("engine: source %q rank %d %s: the index has no place: %w", s.spec.ID, rank, d, err)
 	}
-	h := &holder{id: id, src: s, rank: rank, domain: d, feeds: feeds, sizes: &blockSizes{}}
+	h := &holder{id: id, src: s, rank: rank, domain: d, feeds: feeds, sizes: &blockSizes{},
+		upper: d == hint.Worker && (s.spec.Hybrid || s.spec.InvisibleKeys)}
 	h.candidate = s.candidate(rank, d)
 	s.engine.control.Lock()
 	defer s.engine.control.Unlock()

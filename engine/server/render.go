@@ -89,6 +89,9 @@ func appendHolder(b []byte, h *engine.HolderAnswer, depths bool) []byte {
 		b = appendInt(b, `,"host_extension":`, h.Tokens.HostExtension)
 		b = append(b, '}')
 	}
+	if h.UpperBound {
+		b = append(b, `,"upper_bound":true`...)
+	}
 	b = append(b, `,"freshness":`...)
 	return append(appendFreshness(b, &h.Freshness), '}')
 }

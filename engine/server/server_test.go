@@ -100,12 +100,12 @@ func TestMatchExample(t *testing.T) {
 func TestMatchFlagsAndShards(t *testing.T) {
 	const big = 1<<64 - 1
 	f := &fake{answer: engine.Answer{Tokens: 1, Flagged: []engine.HolderAnswer{{
-		Source: `a"b`, Rank: 3, Domain: hint.CacheOwner,
+		Source: `a"b`, Rank: 3, Domain: hint.CacheOwner, UpperBound: true,
 		Freshness: engine.Freshness{State: engine.Disconnected, Cause: "disconnected", Hidden: true, Silent: true, Seq: big, Applied: [2]uint64{1<<53 + 1, big},
 			Streams: []engine.StreamPosition{{Seq: 7, Applied: [2]uint64{6, 7}, Incarnation: [2]uint32{1, 2}}, {Seq: big}}},
 	}}}}
 	_, body := do(t, newServer(t, Options{Engine: f}).Handler(), "POST", "/v1/match", `{"model":"m","tokens":[]}`)
-	want := `{"tokens":1,"holders":[],"flagged":[{"source":"a\"b","rank":3,"domain":"cache_owner","block_size":0,` +
+	want := `{"tokens":1,"holders":[],"flagged":[{"source":"a\"b","rank":3,"domain":"cache_owner","block_size":0,"upper_bound":true,` +
 		`"freshness":{"state":"disconnected","cause":"disconnected","seq":18446744073709551615,"applied":[9007199254740993,18446744073709551615],` +
 		`"lag_ms":0,"age_ms":0,"epoch":0,"silent":true,"hidden":true,"streams":[` +
 		`{"seq":7,"applied":[6,7],"incarnation":[1,2]},{"seq":18446744073709551615,"applied":[0,0],"incarnation":[0,0]}]}}]}`

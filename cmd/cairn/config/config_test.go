@@ -43,6 +43,8 @@ sources:
     mm_ids: bare
     block_size: 16
     zero_parent: unknown
+    hybrid: true
+    extra_keys: invisible
     unsound: take
 `
 
@@ -61,7 +63,7 @@ func TestParse(t *testing.T) {
 			Hint: &engine.HintConfig{WorkerType: "aggregated", Endpoint: "tcp://10.0.0.2:23280"}},
 		{ID: "pool", Model: "m", Endpoint: "ipc:///run/pool.sock", Ranks: 1, Protocol: "framework_v1", Topic: "kv@",
 			Policy: tree.Set, MainGroup: 2, FirstSeq: 1, NoPythonRoot: true, BareMM: true,
-			BlockSize: 16, ZeroParentUnknown: true, TakeUnsound: true},
+			BlockSize: 16, ZeroParentUnknown: true, Hybrid: true, InvisibleKeys: true, TakeUnsound: true},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)

@@ -99,6 +99,8 @@ func (l *items) dialect(s *engine.Source) {
 	l.add(s.BareMM, "mm_ids", "bare")
 	l.add(s.BlockSize != d.BlockSize, "block_size", s.BlockSize)
 	l.add(s.ZeroParentUnknown, "zero_parent", "unknown")
+	l.add(s.Hybrid, "hybrid", true)
+	l.add(s.InvisibleKeys, "extra_keys", "invisible")
 	l.add(s.TakeUnsound, "unsound", "take")
 }
 

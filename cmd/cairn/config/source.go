@@ -16,7 +16,7 @@ import (
 var sourceKeys = []string{
 	"id", "model", "endpoint", "shards", "push", "discover", "replay", "shard_replays", "plain",
 	"ranks", "protocol", "topic", "policy", "main_group", "first_seq", "python_root", "mm_ids",
-	"block_size", "zero_parent", "unsound", "hint",
+	"block_size", "zero_parent", "hybrid", "extra_keys", "unsound", "hint",
 }
 
 // Words of the enumerations that only the file has; those of the engine are
@@ -25,6 +25,7 @@ var (
 	policies = []string{tree.Copies: "copies", tree.Set: "set"}
 	mmIDs    = []string{"auto", "bare"}
 	zeroes   = []string{"root", "unknown"}
+	visibles = []string{"visible", "invisible"}
 	unsounds = []string{"refuse", "take"}
 )
 
@@ -99,7 +100,7 @@ func (r *reader) source(n ast.Node, path, name string, at places) engine.Source 
 }
 
 // dialectKeys are what the publishers of a listener have in common.
-var dialectKeys = []string{"model", "protocol", "policy", "main_group", "first_seq", "python_root", "mm_ids", "block_size", "zero_parent", "unsound"}
+var dialectKeys = []string{"model", "protocol", "policy", "main_group", "first_seq", "python_root", "mm_ids", "block_size", "zero_parent", "hybrid", "extra_keys", "unsound"}
 
 // dialect reads a key of dialectKeys; false if it is none.
 func (r *reader) dialect(key string, v ast.Node, p string, s *engine.Source) bool {
@@ -124,6 +125,10 @@ func (r *reader) dialect(key string, v ast.Node, p string, s *engine.Source) boo
 		r.whole(v, p, 0, 1<<16, func(n uint64) { s.BlockSize = int(n) })
 	case "zero_parent":
 		r.word(v, p, zeroes, func(i int) { s.ZeroParentUnknown = zeroes[i] == "unknown" })
+	case "hybrid":
+		r.truth(v, p, &s.Hybrid)
+	case "extra_keys":
+		r.word(v, p, visibles, func(i int) { s.InvisibleKeys = visibles[i] == "invisible" })
 	case "unsound":
 		r.word(v, p, unsounds, func(i int) { s.TakeUnsound = unsounds[i] == "take" })
 	default:
