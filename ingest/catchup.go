@@ -64,8 +64,7 @@ func (s *Stream) linked(ctx context.Context) error {
 	}
 	s.quiet = 0
 	if r := &s.repair; r.active {
-		_, applied := s.machine.Applied()
-		r.crossed, r.toEnd = applied, true
+		r.toEnd = true
 		if r.idle {
 			return nil
 		}
@@ -76,7 +75,7 @@ func (s *Stream) linked(ctx context.Context) error {
 	if _, applied := s.machine.Applied(); applied && s.opt.Repair.Endpoint != "" {
 		o := s.replayOptions()
 		o.Peek = true
-		s.fetch(forCatchUp, o)
+		s.fetch(forCatchUp, o, s.machine.Next())
 	}
 	return nil
 }
@@ -88,6 +87,7 @@ func (s *Stream) unlinked() {
 		s.timer.Stop()
 	}
 	s.machine.Disconnected()
+	s.anchorAt()
 	r := &s.repair
 	if !r.active {
 		return
@@ -98,6 +98,7 @@ func (s *Stream) unlinked() {
 		// cannot prove that it belongs to it.
 		r.held.reset()
 		s.machine.Reset()
+		s.proven = true
 	}
 }
 
@@ -128,9 +129,12 @@ func (s *Stream) probe() {
 		return
 	}
 	s.counters.add(countProbes, 1)
-	f := s.replayOptions()
-	f.Peek, f.Witness = true, s.witness()
-	s.fetch(forTail, f)
+	f, from := s.replayOptions(), s.machine.Next()
+	f.Peek, f.Known = true, from
+	if !s.proven && s.anchor.any {
+		f.Witness, from = s.anchor.witness()
+	}
+	s.fetch(forTail, f, from)
 	s.quiet = min(2*s.quiet, max(maxProbeAfter, o.ProbeAfter))
 	s.arm(s.quiet)
 }
@@ -149,17 +153,12 @@ func (s *Stream) lookedUp(ctx context.Context, e *errand, done *replay.Item) err
 		}
 	case replay.Something:
 		return s.behind(ctx, e)
-	case replay.Unvouched:
-		if !s.fresh {
-			// The buffer has moved on beyond what we have; on the connection of
-			// the same process there is no doubt whose it is.
-			return s.behind(ctx, e)
-		}
+	case replay.Stranger, replay.Unvouched:
 		s.beginRepair(CauseGap)
 		return s.anew(ctx)
-	case replay.Stranger:
-		s.beginRepair(CauseGap)
-		return s.anew(ctx)
+	}
+	if e.kind == forVouch {
+		s.proven = true // as far as can be told
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -97,6 +98,47 @@ func TestAnotherProcessThatHasComeFurther(t *testing.T) {
 	}
 }
 
+// Another process has come exactly as far as the one before when its first
+// message reaches us: by its sequence alone it is the same. Found by fuzzing.
+func TestAnotherProcessThatGoesOnWhereTheOldOneStopped(t *testing.T) {
+	r := newRig(t, 0)
+	f := r.kept(Options{}, 0)
+	f.sends(0, storeAB)
+	f.wait(0)
+	f.cut(func() {
+		f.other()
+		f.loses(0, storeX)
+	})
+	f.sends(1, store([]uint64{301}, nil, span(41, 44), 4))
+	f.until("found out", func() bool { return f.counted("restarts", "") == 1 })
+	f.restarted()
+	f.wait(1)
+	f.becomes(Worker, Exact, "")
+	r.device(span(1, 8), 0)
+	r.device(span(21, 24), 1)
+	r.device(span(41, 44), 1)
+}
+
+// The same process goes on: it is asked once, and found to be the same.
+func TestTheSameProcessGoesOn(t *testing.T) {
+	r := newRig(t, 0)
+	f := r.kept(Options{}, 0)
+	f.sends(0, storeAB)
+	f.wait(0)
+	f.cut(func() {})
+	f.sends(1, storeC)
+	f.wait(1)
+	f.state(Worker, Exact, "")
+	f.until("vouched for", func() bool { return slices.Contains(f.archive.requests(), 0) })
+	f.sends(2, storeX)
+	f.wait(2)
+	f.state(Worker, Exact, "")
+	r.device(span(1, 12), 3)
+	if got := f.counted("restarts", ""); got != 0 {
+		t.Errorf("%d restarts, want none", got)
+	}
+}
+
 // The buffer begins behind what we know: nobody can tell whose history it is.
 func TestTheWitnessIsGone(t *testing.T) {
 	r := newRig(t, 0)
@@ -114,6 +156,11 @@ func TestTheWitnessIsGone(t *testing.T) {
 	r.device(span(1, 8), 0)
 	r.device(span(41+4*8, 44+4*8), 1)
 	r.device(span(41+4*5, 44+4*5), 0)
+	// The first live message of that history does not make it whole.
+	f.sends(9, storeX)
+	f.wait(9)
+	f.state(Worker, Degraded, CauseLateJoin)
+	r.device(span(21, 24), 1)
 }
 
 func TestALinkThatFailsInTheMiddleOfARepair(t *testing.T) {

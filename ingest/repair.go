@@ -150,6 +150,7 @@ const (
 	forRepair   errandKind = iota // brings what is missing
 	forCatchUp                    // after a reconnect: is anything missing?
 	forTail                       // the publisher is quiet: is anything missing?
+	forVouch                      // is it the process that we know?
 	forSnapshot                   // brings everything
 )
 
@@ -184,9 +185,8 @@ func (s *Stream) wake() {
 	}
 }
 
-// fetch asks the replay endpoint from where the stream stands.
-func (s *Stream) fetch(kind errandKind, o replay.Options) {
-	from := s.machine.Next()
+// fetch asks the replay endpoint for everything from a sequence on.
+func (s *Stream) fetch(kind errandKind, o replay.Options, from uint64) {
 	s.send(kind, func(ctx context.Context, e *errand) { replay.Fetch(ctx, o, from, e.inbox) })
 }
 

@@ -27,9 +27,6 @@ type repair struct {
 	causes [NumDomains]Cause
 	held   held
 
-	// crossed: what was applied came over an older connection than what is
-	// asked for, so whoever answers has to prove that it is the same process.
-	crossed bool
 	// toEnd: no live message says how far to go; the end of the replay does.
 	toEnd bool
 	// idle: nobody can be asked (any more), and no live message is held at which
@@ -51,8 +48,6 @@ type failure = count
 func (s *Stream) beginRepair(cause Cause) {
 	r := &s.repair
 	*r = repair{active: true, cause: cause, left: s.opt.Repair.Total}
-	_, applied := s.machine.Applied()
-	r.crossed = s.fresh && applied
 	for d := range NumDomains {
 		if old := s.standings[d].Load(); old.state == Degraded {
 			r.causes[d] = old.cause
@@ -96,12 +91,16 @@ func (s *Stream) request(ctx context.Context) error {
 	}
 	o := s.replayOptions()
 	o.Total = r.left
-	if r.crossed {
-		if o.Witness = s.witness(); o.Witness == nil {
+	from := s.machine.Next()
+	if !s.proven {
+		// What was applied came over an older connection than what is asked for:
+		// whoever answers has to prove that it is the same process.
+		if !s.anchor.any {
 			return s.anew(ctx)
 		}
+		o.Witness, from = s.anchor.witness()
 	}
-	s.fetch(forRepair, o)
+	s.fetch(forRepair, o, from)
 	return nil
 }
 
@@ -114,7 +113,11 @@ func (s *Stream) missed(ctx context.Context, now time.Time, v seq.Verdict, n uin
 	if v.Kind == seq.Apply {
 		s.seq = n
 		s.remember(n, payload)
-		return s.apply(ctx, now, payload)
+		err := s.apply(ctx, now, payload)
+		if err == nil && !r.active {
+			s.vouch()
+		}
+		return err
 	}
 	h, o := &r.held, &s.opt.Repair
 	full := len(h.batches) >= o.HoldBatches || len(h.batches) > 0 && h.bytes+len(payload) > o.HoldBytes
@@ -158,7 +161,7 @@ func (s *Stream) arrived(ctx context.Context, e *errand, i *replay.Item) error {
 	switch i.Kind {
 	case replay.Vouched:
 		e.vouched = true
-		s.repair.crossed = false
+		s.proven = true
 	case replay.Lost:
 		return s.gone(ctx, i.Seq)
 	case replay.Batch:
@@ -325,7 +328,7 @@ func (s *Stream) anew(ctx context.Context) error {
 	if err := s.restart(ctx, true); err != nil {
 		return err
 	}
-	r.held, r.toEnd, r.crossed, r.left, r.tried = h, len(h.batches) == 0, false, left, tried
+	r.held, r.toEnd, r.left, r.tried = h, len(h.batches) == 0, left, tried
 	r.progress = time.Now()
 	if err := s.merge(ctx); err != nil || !r.active {
 		return err

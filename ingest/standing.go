@@ -107,6 +107,7 @@ func (s *Stream) restart(ctx context.Context, late bool) error {
 	}
 	s.fenced = false
 	s.clearing = true
+	s.proven = true // there is no history that it would have to be the process of
 	s.incarnation++
 	if awaiting {
 		s.awaits(short)

@@ -42,6 +42,8 @@ type Stream struct {
 	// Run's goroutine alone: the sequence.
 	machine     seq.Machine
 	mark        mark // of the last batch applied
+	anchor      mark // of the last one over an older connection
+	proven      bool // the publisher of this connection is the process we know
 	incarnation uint32
 	fresh       bool   // no message of this connection was judged yet
 	warned      string // the kind of failure to connect that was logged last, "" since connected
@@ -111,6 +113,7 @@ func NewStream(o Options) (*Stream, error) {
 		machine:  seq.Machine{First: o.FirstSeq},
 	}
 	s.opt.Repair.setDefaults()
+	s.proven = true
 	s.budget = newBudget(s.opt.Repair.Cooldown)
 	s.decoder.BareMultimodal = o.BareMultimodal
 	if o.Attached != nil {
@@ -297,7 +300,8 @@ func (s *Stream) wanted(topic []byte) bool {
 // judge decides by its sequence what a message means.
 func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []byte) error {
 	last, any := s.machine.Live()
-	first := !any && !s.repair.active
+	_, applied := s.machine.Applied()
+	first := !any && !applied && !s.repair.active // of this history
 	var v seq.Verdict
 	if s.fresh {
 		if any && s.another() {
@@ -381,8 +385,11 @@ func (s *Stream) repairs(ctx context.Context, now time.Time, v seq.Verdict, lost
 	case s.repair.active:
 		return true, s.missed(ctx, now, v, n, payload)
 	case v.Kind != seq.Gap || !s.opt.Repair.possible():
-		if s.errand != nil && v.Kind == seq.Apply {
-			s.dismiss() // it goes on: nothing is missing
+		if v.Kind == seq.Apply {
+			// It goes on, so nothing is missing, if it is who it seems to be.
+			if s.vouch(); s.proven {
+				s.dismiss()
+			}
 		}
 		return false, nil
 	default:

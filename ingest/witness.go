@@ -35,12 +35,39 @@ func (s *Stream) remember(seq uint64, payload []byte) {
 	}
 }
 
-// witness is the last batch that was applied, for whoever answers to prove that
-// it is the process we know; nil if there is none.
-func (s *Stream) witness() *replay.Witness {
-	m := s.mark
-	if applied, any := s.machine.Applied(); !any || !m.any || m.seq != applied {
-		return nil
+// witness has whoever answers prove that it is the process of the mark. What it
+// is asked for begins at from.
+func (m mark) witness() (w *replay.Witness, from uint64) {
+	return &replay.Witness{Same: m.same}, m.seq + 1
+}
+
+// anchorAt keeps, at the end of a connection, the last batch that was certainly
+// the known process's: whoever is at the other end of the next one must have it.
+// One that was not proven itself proves nothing.
+func (s *Stream) anchorAt() {
+	applied, any := s.machine.Applied()
+	if s.proven {
+		s.anchor = mark{}
+		if any && s.mark.any && s.mark.seq == applied {
+			s.anchor = s.mark
+		}
 	}
-	return &replay.Witness{Same: m.same}
+	s.proven = !any || s.opt.Repair.Endpoint == ""
+}
+
+// vouch has the publisher of a connection prove, behind the back of its live
+// messages, that it is the process we know: the sequence that goes on from ours
+// may be another's by chance.
+func (s *Stream) vouch() {
+	switch {
+	case s.proven || s.errand != nil && s.errand.kind == forVouch:
+	case !s.anchor.any:
+		s.proven = true // nothing to prove it by
+	default:
+		o := s.replayOptions()
+		o.Peek, o.Known = true, s.machine.Next()
+		var from uint64
+		o.Witness, from = s.anchor.witness()
+		s.fetch(forVouch, o, from)
+	}
 }

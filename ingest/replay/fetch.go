@@ -28,9 +28,10 @@ type Options struct {
 	Total time.Duration
 	// Witness, if set, is asked for first: see there.
 	Witness *Witness
-	// Peek ends the fetch with Something at the first reply that is not the
-	// witness; nothing of it is delivered.
-	Peek bool
+	// Peek ends the fetch with Something at the first reply from Known on;
+	// nothing of it is delivered.
+	Peek  bool
+	Known uint64
 	// Tally, if set, is counted into.
 	Tally *Tally
 }
@@ -253,6 +254,8 @@ func (f *fetch) take(ctx context.Context, r reply) (out Outcome, again bool, err
 		return f.ended(ctx)
 	case r.seq < f.next:
 		f.o.Tally.Late.Add(1)
+		return 0, false, nil
+	case f.o.Peek && r.seq < f.o.Known:
 		return 0, false, nil
 	case f.o.Peek:
 		return Something, false, errStop
