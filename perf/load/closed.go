@@ -46,7 +46,7 @@ func closed(c *corpus.Corpus, who *Contestant, o Options) (map[string]float64, e
 	p := &probe{every: o.Every, sums: map[string]*tally{}, all: map[string]*tally{}}
 	p.clock = clockCost()
 	p.cpu = cpuCost()
-	for plays := 0; plays < mostPlays && (plays == 0 || p.mixed.took < cmp.Or(o.Enough, enough)); plays++ {
+	for plays := 0; plays < mostPlays && (plays == 0 || p.measured() < cmp.Or(o.Enough, enough)); plays++ {
 		index, err := who.New(c.Header)
 		if err != nil {
 			return nil, err
@@ -89,6 +89,18 @@ type probe struct {
 	all     map[string]*tally // there in the measured half, whether timed or not
 	matches []time.Duration
 	asked   int
+}
+
+// measured is how much time the figures rest on.
+func (p *probe) measured() time.Duration {
+	if p.every <= 1 {
+		return p.mixed.took
+	}
+	var sum time.Duration
+	for _, t := range p.sums {
+		sum += t.took
+	}
+	return sum
 }
 
 func add(to map[string]*tally, name string, took time.Duration, blocks int) {

@@ -10,13 +10,14 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/cairn-kv/cairn/perf/corpus"
 	"github.com/cairn-kv/cairn/perf/load"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if len(os.Args) > 2 && os.Args[1] == "drive" {
 		os.Exit(drive(os.Args[2], os.Args[3:]))
@@ -100,7 +101,7 @@ func run(ctx context.Context, args []string, out, notes io.Writer) error {
 		}
 		m.contestants = append(m.contestants, entrant{c, words})
 	}
-	err = m.play(ctx)
+	err = m.play(ctx, func() error { return m.write(*dir, io.Discard) })
 	if werr := m.write(*dir, out); werr != nil {
 		return werr
 	}

@@ -45,7 +45,9 @@ type played struct {
 	Every int `json:"every,omitempty"` // queries were sampled
 }
 
-func (m *match) play(ctx context.Context) error {
+// play makes all runs. It saves what there is after every round, for a long run
+// may be cut short.
+func (m *match) play(ctx context.Context, save func() error) error {
 	for _, f := range m.corpora {
 		for _, mode := range m.modes {
 			rounds := m.rounds
@@ -77,6 +79,9 @@ func (m *match) play(ctx context.Context) error {
 					m.results = append(m.results, *p)
 				}
 				fmt.Fprintf(m.notes, "run: %s, %s, round %d of %d done at %s\n", f.name, mode, round+1, rounds, time.Now().Format(time.TimeOnly))
+				if err := save(); err != nil {
+					return err
+				}
 			}
 		}
 	}

@@ -291,7 +291,8 @@ fn closed<P: Peer>(header: &Header, ops: &[Op], every: usize) -> Metrics {
     let steps = ready::<P>(ops);
     let mut p = Probe { every, clock: clock_cost(), cpu: cpu_cost(), ..Default::default() };
     for plays in 0..MOST_PLAYS {
-        if plays > 0 && p.mixed.took >= ENOUGH {
+        let sampled: f64 = p.sums.values().map(|t| t.took).sum();
+        if plays > 0 && (if every > 1 { sampled } else { p.mixed.took }) >= ENOUGH {
             break;
         }
         p.play(header, &steps);
