@@ -27,6 +27,8 @@ const (
 	DefaultSilentAfter = 60 * time.Second
 	DefaultMaxRanks    = 64
 	MaxEngineShards    = 256
+	MinIndexBytes      = 8 << 20
+	MaxIndexBytes      = 1 << 40
 )
 
 // Options configure an Engine. The zero value is good.
@@ -40,6 +42,10 @@ type Options struct {
 	// stream costs: 7,000 of them hold 0.9 GB at that size, and 7 KiB each
 	// besides.
 	RingBytes int
+	// IndexBytes is the byte budget of the index, hard, shared by its shards; 0
+	// is none. What exceeds it is not kept: the holders that hold most lose
+	// blocks first, and are Thinned.
+	IndexBytes int
 	// StaleAfter is how long the truth of a lost link is still shown, flagged.
 	// 0 means 30 s.
 	StaleAfter time.Duration
@@ -113,7 +119,11 @@ type Engine struct {
 type index struct {
 	tree   tree.Interface
 	writer *shard.Shard
+	thin   thinner // nil: an index without a byte budget
 }
+
+// thinner is an index with a byte budget.
+type thinner interface{ Thinned(tree.Holder) bool }
 
 // rootKey is what chooses a trie.
 type rootKey struct {
@@ -147,7 +157,8 @@ func Open(o Options) (*Engine, error) {
 		t := o.NewIndex()
 		s := shard.New(shard.Options{Index: t, RingBytes: o.RingBytes})
 		s.Start(ctx)
-		e.shards = append(e.shards, &index{tree: t, writer: s})
+		thin, _ := t.(thinner)
+		e.shards = append(e.shards, &index{tree: t, writer: s, thin: thin})
 	}
 	e.queriers = newPool(4*runtime.GOMAXPROCS(0), func() *querier {
 		k := &querier{}
@@ -180,7 +191,8 @@ func (o *Options) fill() error {
 		o.SilentAfter = DefaultSilentAfter
 	}
 	if o.NewIndex == nil {
-		o.NewIndex = func() tree.Interface { return tree.New(tree.Options{}) }
+		bytes := o.IndexBytes / max(o.Shards, 1)
+		o.NewIndex = func() tree.Interface { return tree.New(tree.Options{Bytes: bytes}) }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -190,6 +202,8 @@ func (o *Options) fill() error {
 		return bad("shards", o.Shards, fmt.Sprintf("wants 1 … %d", MaxEngineShards))
 	case o.RingBytes < 4<<10 || o.RingBytes > 64<<20:
 		return bad("ring_bytes", o.RingBytes, "wants 4 KiB … 64 MiB")
+	case o.IndexBytes != 0 && (o.IndexBytes < MinIndexBytes || o.IndexBytes > MaxIndexBytes):
+		return bad("index_bytes", o.IndexBytes, "wants 0 for no budget, or 8 MiB … 1 TiB")
 	case o.MaxRanks < 1 || o.MaxRanks > 4096:
 		return bad("max_ranks", o.MaxRanks, "wants 1 … 4096")
 	case o.StaleAfter < 0:

@@ -48,6 +48,9 @@ type Freshness struct {
 	// Advisory: the holder has what was kept over a loss or a detachment, and
 	// some of it may be gone. Nothing exact is claimed of it.
 	Advisory bool
+	// Thinned: the index gave up blocks of the holder for its byte budget, or
+	// had no room for some. What is said is true; depths may be too low.
+	Thinned bool
 	// Hidden: depths are withheld though the state alone would show them
 	// (disconnected for longer than Options.StaleAfter).
 	Hidden bool

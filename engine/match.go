@@ -139,6 +139,9 @@ func (k *querier) freshness(e *Engine, m *modelView, i int, now time.Time, a *An
 		}
 	}
 	f.Streams = a.positions[start:len(a.positions):len(a.positions)]
+	if thin := e.shards[h.src.shard].thin; thin != nil {
+		f.Thinned = thin.Thinned(h.id)
+	}
 	if h.cleared != nil && f.State == Exact && h.cleared.Load() {
 		f.State, f.Cause = Degraded, causeCleared
 	}

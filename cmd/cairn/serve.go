@@ -153,6 +153,7 @@ func serve(ctx context.Context, conf config.Config, log *slog.Logger, r recordOp
 	e, err := engine.Open(engine.Options{
 		Shards:             conf.Shards,
 		RingBytes:          conf.RingBytes,
+		IndexBytes:         conf.IndexBytes,
 		StaleAfter:         conf.StaleAfter,
 		SilentAfter:        conf.SilentAfter,
 		AllowDegradedHints: conf.DegradedHints,

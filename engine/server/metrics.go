@@ -101,6 +101,7 @@ func (s *Server) writeIndexMetrics(w io.Writer, st *engine.Stats) {
 		{"cairn_index_runs", func(i int) int { return st.Shards[i].Runs }},
 		{"cairn_index_names", func(i int) int { return st.Shards[i].Names }},
 		{"cairn_index_bytes", func(i int) int { return st.Shards[i].Bytes }},
+		{"cairn_index_budget_bytes", func(i int) int { return st.Shards[i].Budget }},
 		{"cairn_index_deferred_holders", func(i int) int { return st.Shards[i].Deferred }},
 	} {
 		f := newFamily(w, g.name, "gauge")
@@ -114,6 +115,8 @@ func (s *Server) writeIndexMetrics(w io.Writer, st *engine.Stats) {
 	}{
 		{"cairn_index_reader_retries_total", func(i int) uint64 { return st.Shards[i].Retries }},
 		{"cairn_index_reader_pleas_total", func(i int) uint64 { return st.Shards[i].Pleas }},
+		{"cairn_index_evicted_blocks_total", func(i int) uint64 { return st.Shards[i].Evicted }},
+		{"cairn_index_refused_blocks_total", func(i int) uint64 { return st.Shards[i].Refused }},
 	} {
 		f := newFamily(w, c.name, "counter")
 		for i := range st.Shards {

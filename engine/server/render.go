@@ -110,6 +110,9 @@ func appendFreshness(b []byte, f *engine.Freshness) []byte {
 	if f.Hidden {
 		b = append(b, `,"hidden":true`...)
 	}
+	if f.Thinned {
+		b = append(b, `,"thinned":true`...)
+	}
 	return append(appendStreams(b, f.Streams), '}')
 }
 

@@ -40,6 +40,7 @@ type Config struct {
 	Insecure    bool          // allow a non-loopback listener without token and TLS
 	Shards      int           // index writers, 1 … engine.MaxEngineShards
 	RingBytes   int           // bytes of one stream's ring
+	IndexBytes  int           // byte budget of the index; 0: none
 	StaleAfter  time.Duration // link down for longer: the source's answers are hidden
 	SilentAfter time.Duration // connected, but nothing heard for longer: marked silent
 	Grace       time.Duration // bound of an orderly shutdown

@@ -24,6 +24,7 @@ type Environment struct {
 	Insecure    *string `env:"INSECURE" key:"insecure"`
 	Shards      *string `env:"SHARDS" key:"shards"`
 	RingBytes   *string `env:"RING_BYTES" key:"ring_bytes"`
+	IndexBytes  *string `env:"INDEX_BYTES" key:"index_bytes"`
 	StaleAfter  *string `env:"STALE_AFTER" key:"stale_after"`
 	SilentAfter *string `env:"SILENT_AFTER" key:"silent_after"`
 	Grace       *string `env:"SHUTDOWN_GRACE" key:"shutdown_grace"`

@@ -91,6 +91,27 @@ var Settings = []Setting{
 		},
 		get: func(c *Config) string { return formatBytes(int64(c.RingBytes)) },
 	},
+	{
+		Key: "index_bytes", kind: size,
+		Usage: "byte budget of the index, or none",
+		set: func(c *Config, s string) error {
+			if s == None {
+				c.IndexBytes = 0
+				return nil
+			}
+			n, err := parseBytes(s, engine.MinIndexBytes, engine.MaxIndexBytes)
+			if err == nil {
+				c.IndexBytes = int(n)
+			}
+			return err
+		},
+		get: func(c *Config) string {
+			if c.IndexBytes == 0 {
+				return None
+			}
+			return formatBytes(int64(c.IndexBytes))
+		},
+	},
 	durationSetting("stale_after", "hide a source whose link is down for longer", MaxStateWindow,
 		func(c *Config) *time.Duration { return &c.StaleAfter }),
 	durationSetting("silent_after", "mark a source from which nothing is heard for longer", MaxStateWindow,
