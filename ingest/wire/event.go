@@ -159,8 +159,8 @@ func (e *Event) Even() bool {
 		return e.BlockSize > 0 && len(e.Hashes) > 0 && int64(len(e.Contents))*e.ContentUnit == int64(len(e.Hashes))*e.BlockSize
 	}
 	n := len(e.Tokens) - e.Lookahead
-	return e.BlockSize > 0 && n > 0 && e.BlockSize <= int64(n) &&
-		int64(n)%e.BlockSize == 0 && int64(n)/e.BlockSize == int64(len(e.Hashes))
+	// No more than there are tokens, so the product is small.
+	return e.BlockSize > 0 && n > 0 && e.BlockSize <= int64(n) && e.BlockSize*int64(len(e.Hashes)) == int64(n)
 }
 
 // Remote reports whether the blocks are a remote copy, which is no local hit.

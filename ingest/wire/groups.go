@@ -41,8 +41,11 @@ func groups(out []uint32, b []byte) (tokens, size int) {
 	if !hasGroups || len(out) < groupRoom || len(b) < groupAhead {
 		return 0, 0
 	}
-	// In parts, for the runtime cannot stop a goroutine in the middle of one.
-	return tokenGroups(&out[0], len(out), &b[0], min(len(b), groupBytes), &groupPlaces)
+	// It looks at all it is given before it takes the first, so it gets what so
+	// many tokens need as a rule; and it gets that in parts, for the runtime cannot
+	// stop a goroutine in the middle of one.
+	left := min(len(b), groupBytes, 4*len(out)+groupAhead)
+	return tokenGroups(&out[0], len(out), &b[0], left, &groupPlaces)
 }
 
 // groupPlaces tells by the forms of three tokens where their bytes lie, in the

@@ -31,7 +31,7 @@ const longestMedium = 20
 // Medium returns the tier of a medium name, whatever its case. No name (nil,
 // absent, empty) is the device: engines older than the field have no other.
 func Medium(name []byte) Tier {
-	if len(name) == 0 {
+	if len(name) == 0 || string(name) == "GPU" { // as nearly all are
 		return TierDevice
 	}
 	var buf [longestMedium]byte

@@ -109,6 +109,19 @@ func BenchmarkRing(b *testing.B) {
 		small[i] = msgp.AppendNil(m)
 	}
 	shapes = append(shapes, shape{"small", 1, small})
+	// A step of many requests at once: as many blocks, each an event of its own.
+	steps := make([][]byte, eventsPlayed)
+	for i := range steps {
+		m := msgp.AppendFloat64(msgp.AppendArrayHeader(nil, 3), 1757376000)
+		m = msgp.AppendArrayHeader(m, eventBlocks)
+		for k := range uint64(eventBlocks) {
+			name := scramble(uint64(i)<<8 | k)
+			parent := scramble(name)
+			m = dialects[0].stored(m, []uint64{name}, &parent)
+		}
+		steps[i] = msgp.AppendNil(m)
+	}
+	shapes = append(shapes, shape{"single-blocks", eventBlocks, steps})
 	for _, s := range shapes {
 		b.Run(s.name, func(b *testing.B) {
 			ctx := b.Context()
