@@ -167,7 +167,8 @@ func (x *captured) whole(payloads map[uint64][]byte) (*exchange, error) {
 // not been replayed so far.
 type hole struct {
 	span
-	partial bool // the history was partial before
+	partial bool // the history before what is missing still
+	cleared bool // a message behind it has made the history whole
 }
 
 // exchange plays an exchange: to the engine's own client if it is about what
@@ -209,28 +210,16 @@ func (r *captureRun) exchange(ctx context.Context, x *captured, rank int) error 
 
 // replayed keeps track of what a replay makes of a stream's history.
 func (r *captureRun) replayed(stream string, h *hole, seq uint64, payload []byte) {
-	if seq < h.from || seq > h.to {
+	if seq < h.from || seq > h.to || h.cleared {
 		return
 	}
-	whole := r.partial[stream]
-	if seq == h.from {
-		// Nothing is missing before it.
-		h.from++
-		if h.from > h.to {
-			whole = h.partial
-		}
-		r.partial[stream] = h.partial
-		r.scan(stream, payload)
-		h.partial = r.partial[stream]
-		if h.from <= h.to {
-			r.partial[stream] = true
-		}
-		return
-	}
-	// It lies behind a loss, but may begin everything anew.
-	h.from, h.partial = seq+1, whole
+	// What lies before it and did not come is lost; it may begin anew itself.
+	h.partial = h.partial || seq > h.from
+	h.from = seq + 1
+	r.partial[stream] = h.partial
 	r.scan(stream, payload)
 	h.partial = r.partial[stream]
+	r.partial[stream] = h.partial || h.from <= h.to
 }
 
 // fetch asks with a client of its own, which must bring everything there was.

@@ -125,13 +125,16 @@ func (r *captureRun) follow(x *captured) error {
 	case repeated:
 		return nil // dropped, whatever is in it
 	case behindGap:
-		r.holes[x.Stream] = &hole{span{r.next[x.Stream], x.seq - 1}, r.partial[x.Stream]}
+		r.holes[x.Stream] = &hole{span: span{r.next[x.Stream], x.seq - 1}, partial: r.partial[x.Stream]}
 		r.partial[x.Stream] = true
 	case restarted:
 		r.partial[x.Stream] = x.seq > 0 // from its beginning or not
 	}
 	r.next[x.Stream] = x.seq + 1
 	r.scan(x.Stream, x.data)
+	if h := r.holes[x.Stream]; h != nil && !r.partial[x.Stream] {
+		h.cleared = true
+	}
 	return nil
 }
 
