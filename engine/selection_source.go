@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,6 +37,14 @@ type HintConfig struct {
 	// Link names the kind of link it is fetched over, to which costs are known
 	// and learnt. Sources of one name share them.
 	Link string
+
+	// Ports, instead of Endpoint, Endpoints and Stride, are the engine's settings
+	// that its endpoints and TP follow from. Ranks and First are the source's.
+	Ports *hint.Ports
+	// Metadata, instead of WorkerType and all that is about endpoints, is what the
+	// worker publishes of itself: the JSON object with router_hint and the keys
+	// beside it. Without the capability in it the source takes no part.
+	Metadata string
 }
 
 func (h *HintConfig) stride() int { return max(h.Stride, 1) }
@@ -47,7 +56,70 @@ func (h *HintConfig) clone() *HintConfig {
 	}
 	c := *h
 	c.Endpoints = maps.Clone(h.Endpoints)
+	if h.Ports != nil {
+		p := *h.Ports
+		p.List = slices.Clone(p.List)
+		c.Ports = &p
+	}
 	return &c
+}
+
+// resolved returns a copy in which what follows from Ports and Metadata is
+// spelt out: WorkerType, Endpoints, TP. It is nil without an error if the worker
+// does not take part. field and want say what an error is about.
+func (h *HintConfig) resolved(ranks int) (c *HintConfig, field string, err error) {
+	if c = h.clone(); c == nil {
+		return nil, "", nil
+	}
+	explicit := c.Endpoint != "" || len(c.Endpoints) > 0 || c.Stride != 0
+	switch {
+	case c.Metadata != "" && (explicit || c.Ports != nil || c.WorkerType != ""):
+		return nil, "metadata", errors.New("stands beside worker_type, or endpoints in another form; give one of the two")
+	case c.Ports != nil && explicit:
+		return nil, "ports", errors.New("stands beside endpoint, endpoints or stride, which follow from it; give one of the two")
+	case c.Metadata != "":
+		known, err := hint.ParseCapability([]byte(c.Metadata), 0, ranks)
+		if err != nil {
+			return nil, "metadata", err
+		}
+		if known.Role == hint.NotCapable {
+			return nil, "", nil
+		}
+		c.WorkerType, c.Endpoints = known.Role.String(), byRank(known.Endpoints)
+	case c.Ports != nil:
+		p := *c.Ports
+		p.First, p.Ranks = 0, ranks
+		all, err := p.Endpoints()
+		if err != nil {
+			return nil, "ports", err
+		}
+		c.Endpoints = byRank(all)
+		if c.TP == 0 && p.SGLang {
+			c.TP = p.Width()
+		} else if c.TP == 0 {
+			c.TP = p.TP
+		}
+	}
+	c.Ports, c.Metadata = nil, ""
+	return c, "", nil
+}
+
+func byRank(all []hint.RankedEndpoint) map[int]string {
+	m := make(map[int]string, len(all))
+	for _, e := range all {
+		m[e.Rank] = e.Endpoint
+	}
+	return m
+}
+
+// hintOf is a source's part in hints, nil if it has none. A worker that takes
+// hints and does not say of what type it is has none, which is worth a warning.
+func (e *Engine) hintOf(s *Source) *HintConfig {
+	c, _, err := s.Hint.resolved(s.ranks())
+	if errors.Is(err, hint.ErrNoWorkerType) {
+		e.opt.Logger.Warn("a worker takes no part in hints", "source", s.ID, "err", err)
+	}
+	return c // validate has seen any other error
 }
 
 // endpoint is the control endpoint of a rank, "" if it has none.
@@ -61,10 +133,35 @@ func (h *HintConfig) endpoint(rank int) string {
 }
 
 func (s *Source) validateHint(bad func(field, value, want string) error) error {
-	h := s.Hint
+	h, field, err := s.Hint.resolved(s.ranks())
+	if err != nil && !errors.Is(err, hint.ErrNoWorkerType) {
+		value := "of port " + strconv.Itoa(portOf(s.Hint.Ports))
+		if field == "metadata" {
+			value = strconv.Quote(s.Hint.Metadata)
+		}
+		return bad("hint."+field, value, err.Error())
+	}
 	if h == nil {
 		return nil
 	}
+	plain := *s
+	plain.Hint = h
+	return plain.validatePart(bad)
+}
+
+func portOf(p *hint.Ports) int {
+	switch {
+	case p == nil:
+		return 0
+	case len(p.List) > 0:
+		return p.List[0]
+	}
+	return p.Port
+}
+
+// validatePart checks a part in hints that is spelt out.
+func (s *Source) validatePart(bad func(field, value, want string) error) error {
+	h := s.Hint
 	if r, ok := hint.ParseRole(h.WorkerType); !ok || r == hint.NotCapable {
 		return bad("hint.worker_type", strconv.Quote(h.WorkerType), "wants one of "+hint.Roles)
 	}

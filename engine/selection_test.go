@@ -410,6 +410,15 @@ func TestHintConfigIsChecked(t *testing.T) {
 		{"an endpoint nobody dials", func(s *Source) {
 			s.Hint.Endpoints = map[int]string{0: "tcp://h:1", 1: "tcp://0.0.0.0:2"}
 		}, "hint.endpoints[1]", "bind-only"},
+		{"metadata beside a type", func(s *Source) { s.Hint.Metadata = `{"router_hint":true}` }, "hint.metadata", "stands beside worker_type"},
+		{"metadata of one rank", func(s *Source) {
+			s.Hint = &HintConfig{Metadata: `{"router_hint":true,"router_hint_worker_type":"decode","router_hint_source_control_endpoints":{"0":"tcp://h:1"}}`}
+		}, "hint.metadata", "missing 1"},
+		{"ports beside an endpoint", func(s *Source) { s.Hint.Endpoint, s.Hint.Ports = "tcp://h:1", &hint.Ports{Host: "h", Port: 1} }, "hint.ports", "stands beside endpoint"},
+		{"ports beyond the last", func(s *Source) {
+			s.Hint.Ports = &hint.Ports{SGLang: true, Host: "h", Port: 65534, TP: 8, DP: 2, DPAttention: true}
+		}, "hint.ports", "dp rank 1: control port would be 65538"},
+		{"ports of no engine that takes hints", func(s *Source) { s.Hint.Ports = &hint.Ports{Host: "h", Port: 1, PP: 2} }, "hint.ports", "pp_size 2"},
 		{"a long link", func(s *Source) { s.Hint.Link = strings.Repeat("x", 300) }, "hint.link", "256"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -425,6 +434,44 @@ func TestHintConfigIsChecked(t *testing.T) {
 	s.Hint.Endpoints = map[int]string{0: "tcp://h:1", 1: "tcp://h:2"}
 	if err := s.Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHintPartsFollow: what a worker publishes, and what an engine is set to,
+// become endpoints and widths.
+func TestHintPartsFollow(t *testing.T) {
+	var log sharedLog
+	e := openEngine(t, Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	add := func(id string, ranks int, h HintConfig) {
+		t.Helper()
+		s := Source{ID: id, Model: "m", Ranks: ranks, Endpoint: listen(t, "127.0.0.1", dialects[1]).pub.Addr(), Hint: &h}
+		if ranks > 1 {
+			s.Endpoint = "tcp://127.0.0.1:1"
+		}
+		if err := e.AddSource(patience(t), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("absent", 1, HintConfig{Metadata: `{"kv_cache_block_size":64}`})
+	add("early", 1, HintConfig{Metadata: `{"router_hint":true}`})
+	add("meta", 1, HintConfig{Metadata: `{"kv_hint.transfer.v1":true,"kv_hint_transfer_worker_type":"agg","kv_hint_transfer_source_control_endpoints":{"0":"tcp://10.0.0.7:23280"}}`})
+	add("ports", 2, HintConfig{WorkerType: "decode", Ports: &hint.Ports{SGLang: true, Host: "10.0.0.7", Port: 23280, TP: 8, DP: 2, DPAttention: true}})
+	var got []string
+	for _, p := range e.HintStatus().Peers {
+		got = append(got, fmt.Sprintf("%s/%d %s %s tp %d", p.Source, p.Rank, p.WorkerType, p.Endpoint, p.TP))
+	}
+	want := []string{
+		"absent/0   tp 0",
+		"early/0   tp 0",
+		"meta/0 aggregated tcp://10.0.0.7:23280 tp 0",
+		"ports/0 decode tcp://10.0.0.7:23280 tp 4",
+		"ports/1 decode tcp://10.0.0.7:23284 tp 4",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
+	}
+	if n := strings.Count(log.String(), "declares no router_hint_worker_type"); n != 1 {
+		t.Errorf("%d warnings about a worker without a type:\n%s", n, &log)
 	}
 }
 

@@ -119,7 +119,7 @@ func (e *Engine) AddSource(ctx context.Context, s Source) error {
 // are made when they are met. Nil ranks: those of the source, and no others.
 func (e *Engine) addSource(ctx context.Context, s Source, ranks []int, dial func(*feed) dialFunc) error {
 	s.Shards, s.ShardReplays = slices.Clone(s.Shards), slices.Clone(s.ShardReplays)
-	s.Hint = s.Hint.clone()
+	s.Hint = e.hintOf(&s)
 	s.Plain, s.Discover = cloned(s.Plain), cloned(s.Discover)
 	if s.Protocol == "" {
 		s.Protocol = FrameworkV1

@@ -77,16 +77,16 @@ func (p *Ports) Endpoints() ([]RankedEndpoint, error) {
 		all = append(all, RankedEndpoint{p.First + l, JoinEndpoint(host, port)})
 	}
 	for _, e := range all { // after the first ports, whose errors say more
-		if _, err := ShardEndpoint(e.Endpoint, p.shards()-1); err != nil {
-			return nil, fmt.Errorf("dp rank %d: its block of %d ports: %w", e.Rank, p.shards(), err)
+		if _, err := ShardEndpoint(e.Endpoint, p.Width()-1); err != nil {
+			return nil, fmt.Errorf("dp rank %d: its block of %d ports: %w", e.Rank, p.Width(), err)
 		}
 	}
 	return all, nil
 }
 
-// shards is the number of ports that peers dial per dp rank, where it is known
-// to be more than one: SGLang has a library in every attention rank.
-func (p *Ports) shards() int {
+// Width is the number of TP shards of a dp rank that have a port of their own:
+// SGLang has a library in every attention rank, vLLM one in the scheduler.
+func (p *Ports) Width() int {
 	tp, dp := max(p.TP, 1), max(p.DP, 1)
 	switch {
 	case !p.SGLang:

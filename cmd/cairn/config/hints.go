@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/cairn-kv/cairn/engine"
+	"github.com/cairn-kv/cairn/engine/hint"
 )
 
 // Keys of the hints section, and of a source's part in them.
@@ -19,7 +20,9 @@ var (
 	hintsKeys       = []string{"min_gain_blocks", "spread_window_blocks", "suffix_ranges", "cost"}
 	costKeys        = []string{"enabled", "min_gain_seconds", "min_confidence", "coefficients"}
 	coefficientKeys = []string{"model", "link", "per_token", "per_position", "bytes_per_token", "bytes_per_second", "setup_seconds"}
-	hintKeys        = []string{"worker_type", "endpoint", "stride", "endpoints", "tp", "carrier", "link"}
+	hintKeys        = []string{"worker_type", "endpoint", "stride", "endpoints", "ports", "metadata", "tp", "carrier", "link"}
+	portsKeys       = []string{"engine", "control_advertise_host", "control_host", "control_port", "control_ports", "tp_size", "dp_size", "pp_size", "dp_attention"}
+	portsEngines    = []string{"vllm", "sglang"}
 )
 
 // spreadOff is the word for no window at all; 0 spreads ties.
@@ -124,6 +127,10 @@ func (r *reader) hint(n ast.Node, path string) *engine.HintConfig {
 			r.whole(v, p, 1, math.MaxUint16, func(n uint64) { h.Stride = int(n) })
 		case "endpoints":
 			h.Endpoints = r.byRank(v, p)
+		case "ports":
+			h.Ports = r.ports(v, p)
+		case "metadata":
+			r.text(v, p, &h.Metadata)
 		case "tp":
 			r.whole(v, p, 1, math.MaxUint16, func(n uint64) { h.TP = int(n) })
 		case "carrier":
@@ -136,6 +143,48 @@ func (r *reader) hint(n ast.Node, path string) *engine.HintConfig {
 		return true
 	})
 	return h
+}
+
+// ports reads the settings of an engine that its control endpoints follow from,
+// by the names they have there.
+func (r *reader) ports(n ast.Node, path string) *hint.Ports {
+	o := &hint.Ports{}
+	r.mapping(n, path, portsKeys, func(key string, v ast.Node) bool {
+		p := join(path, key)
+		number := func(dst *int) { r.whole(v, p, 1, math.MaxUint16, func(n uint64) { *dst = int(n) }) }
+		switch key {
+		case "engine":
+			r.word(v, p, portsEngines, func(i int) { o.SGLang = portsEngines[i] == "sglang" })
+		case "control_advertise_host":
+			r.text(v, p, &o.Host)
+		case "control_host":
+			r.text(v, p, &o.Bind)
+		case "control_port":
+			number(&o.Port)
+		case "control_ports":
+			list, ok := v.(*ast.SequenceNode)
+			if !ok {
+				r.wrongType(v, p, "a list with one port per dp rank")
+				break
+			}
+			o.List = []int{}
+			for i, v := range list.Values {
+				r.whole(v, fmt.Sprintf("%s[%d]", p, i), 1, math.MaxUint16, func(n uint64) { o.List = append(o.List, int(n)) })
+			}
+		case "tp_size":
+			number(&o.TP)
+		case "dp_size":
+			number(&o.DP)
+		case "pp_size":
+			number(&o.PP)
+		case "dp_attention":
+			r.truth(v, p, &o.DPAttention)
+		default:
+			return false
+		}
+		return true
+	})
+	return o
 }
 
 // byRank reads a mapping of dp ranks to endpoints.
@@ -218,7 +267,9 @@ func hintsItems(o *engine.HintOptions) yaml.MapSlice {
 
 // hintItems are a source's part in hints.
 func hintItems(h *engine.HintConfig) yaml.MapSlice {
-	list := items{{Key: "worker_type", Value: h.WorkerType}}
+	var list items
+	list.add(h.WorkerType != "", "worker_type", h.WorkerType)
+	list.add(h.Metadata != "", "metadata", h.Metadata)
 	list.add(h.Endpoint != "", "endpoint", h.Endpoint)
 	list.add(h.Stride != 0, "stride", h.Stride)
 	if len(h.Endpoints) > 0 {
@@ -228,8 +279,29 @@ func hintItems(h *engine.HintConfig) yaml.MapSlice {
 		}
 		list.add(true, "endpoints", by)
 	}
+	if h.Ports != nil {
+		list.add(true, "ports", portsItems(h.Ports))
+	}
 	list.add(h.TP != 0, "tp", h.TP)
 	list.add(h.Carrier != "", "carrier", h.Carrier)
 	list.add(h.Link != "", "link", h.Link)
+	return yaml.MapSlice(list)
+}
+
+// portsItems are an engine's settings.
+func portsItems(p *hint.Ports) yaml.MapSlice {
+	engine := portsEngines[0]
+	if p.SGLang {
+		engine = portsEngines[1]
+	}
+	list := items{{Key: "engine", Value: engine}}
+	list.add(p.Host != "", "control_advertise_host", p.Host)
+	list.add(p.Bind != "", "control_host", p.Bind)
+	list.add(p.Port != 0, "control_port", p.Port)
+	list.add(p.List != nil, "control_ports", p.List)
+	list.add(p.TP != 0, "tp_size", p.TP)
+	list.add(p.DP != 0, "dp_size", p.DP)
+	list.add(p.PP != 0, "pp_size", p.PP)
+	list.add(p.DPAttention, "dp_attention", true)
 	return yaml.MapSlice(list)
 }
