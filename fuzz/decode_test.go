@@ -154,7 +154,7 @@ func sound(payload []byte) bool {
 		return n == 2 || soundRank(skip(b))
 	case msgp.MapType:
 		n, b, _ := msgp.ReadMapHeaderBytes(payload)
-		events, event := false, false
+		events, event, ranked := false, false, true
 		for ; n > 0; n-- {
 			name := ""
 			if msgp.NextType(b) == msgp.StrType {
@@ -170,13 +170,11 @@ func sound(payload []byte) bool {
 			case "type", "event_type", "event", "data":
 				event = true
 			case "data_parallel_rank", "attn_dp_rank", "dp_rank":
-				if !soundRank(b) {
-					return false
-				}
+				ranked = soundRank(b)
 			}
 			b = skip(b)
 		}
-		return events || event
+		return events && ranked || event && !events
 	}
 	return false
 }

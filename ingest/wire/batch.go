@@ -60,6 +60,7 @@ func (c *cursor) open(full bool) (e envelope) {
 	case classMap:
 		n, _ := c.pairs()
 		found, event := false, false
+		rank := 0 // where it stands: of a batch, or of the event
 		for ; n > 0 && !c.bad(); n-- {
 			key, ok := c.str()
 			if !ok {
@@ -75,7 +76,8 @@ func (c *cursor) open(full bool) (e envelope) {
 				c.skip(e.Events)
 				found = true
 			case "data_parallel_rank", "attn_dp_rank", "dp_rank":
-				c.rank(&e)
+				rank = c.i
+				c.skip(1)
 			case "block_size":
 				if v, ok := c.int64(); ok {
 					e.BlockSize = max(0, v)
@@ -91,6 +93,12 @@ func (c *cursor) open(full bool) (e envelope) {
 		}
 		switch {
 		case found:
+			if in := (cursor{b: c.b, i: rank}); rank != 0 && !c.bad() {
+				if in.rank(&e); in.bad() {
+					c.i = in.at
+					c.fail(in.why)
+				}
+			}
 		case event:
 			e = envelope{Batch: Batch{Events: 1}}
 		default:

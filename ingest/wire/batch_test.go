@@ -71,6 +71,7 @@ func TestUndecodable(t *testing.T) {
 		{"rank a text", pack([]any{1.5, []any{remove}, "0"}), ReasonRank},
 		{"rank a text that ends like a number", pack([]any{1.5, []any{remove}, "\x05"}), ReasonRank},
 		{"rank a float", pack([]any{1.5, []any{remove}, 0.0}), ReasonRank},
+		{"rank of a map a text", pack(pairs{"dp_rank", "0", "events", []any{remove}}), ReasonRank},
 		{"rank of 64 bits", pack([]any{1.5, []any{remove}, uint64(1 << 63)}), ReasonRank},
 		{"a byte that is no value", pack([]any{1.5, []any{raw{mInvalid}}, 0}), ReasonInvalidByte},
 		{"a byte that is no value, deep inside", pack([]any{1.5, []any{stored("later", []any{raw{mInvalid}})}, 0}), ReasonInvalidByte},

@@ -186,8 +186,9 @@ func TestWrapped(t *testing.T) {
 		{"Mooncake's push", []string{
 			`{"event_id":7,"timestamp":1757376000500,"event_type":"stored","model_name":"m","block_size":2,"additional_salt":"s","lora_name":null,"tenant_id":"default","backend_id":"pool-0","medium":"cpu","dp_rank":1,"seq_hashes":[1,2],"base_block_idx":0,"parent_hash":null,"token_ids":[1,2,3,4]}`,
 			`{"event_id":8,"event_type":"stored","block_size":2,"medium":"cpu","seq_hashes":[3],"base_block_idx":2,"parent_hash":null,"token_ids":[5,6]}`,
+			`{"event_type":"removed","dp_rank":"0","seq_hashes":[1]}`,
 			`{"event_id":9,"event_type":"removed","medium":"cpu","dp_rank":null,"seq_hashes":[1]}`, `{"event_id":10,"event_type":"cleared","dp_rank":1}`}, []string{
-			"store r1 #7 host [1 2] [1 2 3 4]/2", "rejected no_parent", "remove #9 host [1]", "clear r1 #10"}},
+			"store r1 #7 host [1 2] [1 2 3 4]/2", "rejected no_parent", "rejected field_type", "remove #9 host [1]", "clear r1 #10"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var d Decoder
