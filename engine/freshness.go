@@ -12,7 +12,8 @@ const (
 	// Exact: nothing was lost since the beginning, or since the source was last
 	// made whole.
 	Exact
-	// Repairing: a gap was seen and its repair is under way. No depths, no hints.
+	// Repairing: something is missing and is being asked for. No depths, no
+	// hints.
 	Repairing
 	// Degraded: something was lost for good. All learnt before it is gone; what
 	// came after is true but not all. Hints only if Options.AllowDegradedHints.

@@ -17,8 +17,10 @@
 //	            │ shard.Port         Commit: the whole batch, by one store      │──▶ index
 //	            └───────────────────────────────────────────────────────────────┘
 //
-//	(2) loss for good    what the stream taught is cleared, then the batch is
-//	                     applied: degraded. An engine-local owner: fenced.
+//	(2) missing          asked for, if there is anybody to ask: see Repair. Else,
+//	                     and if that fails, a loss for good: what the stream
+//	                     taught is cleared, then the batch is applied: degraded.
+//	                     An engine-local owner: fenced.
 //	(3) new process      cleared, new incarnation, then the batch is applied:
 //	                     exact if it begins at the beginning, else as (2).
 //
@@ -73,26 +75,60 @@
 //
 // # What a stream's word is worth
 //
-//	           first at the start          loss
-//	connecting ──────────────────▶ exact ────────▶ degraded
-//	    │                          ▲ │ ▲              │ ▲
-//	    │ first above the start    │ │ └── restart, ──┘ │
-//	    └──────────────────────────┼─┼──── AllBlocks-   │
-//	                       restart │ │     Cleared      │ first above the start
-//	                               │ ▼                  │
-//	                             fenced ────────────────┘
+//	           first at the start         loss for good
+//	connecting ──────────────────▶ exact ──────────────▶ degraded
+//	    │                          ▲ │ ▲                    │ ▲
+//	    │                          │ │ └── restart, ────────┘ │
+//	    │ first above the start    │ │     AllBlocksCleared   │ first above the
+//	    │  ┌───────────────────────┘ │ restart                │ start, nobody to
+//	    │  │ whole        missing ┌──┤                        │ ask
+//	    ▼  │                      ▼  ▼                        │
+//	  repairing ◀───────── exact, degraded ── fenced ─────────┘
+//	       └─▶ degraded, fenced: some of it is lost for good
 //
 //	disconnected lies over exact and degraded, from the end of a connection to
-//	the first message of the next, whose sequence decides what was missed.
+//	the first message of the next, whose sequence decides what was missed; or to
+//	the moment at which the publisher proves that nothing was.
 //
 // The first message of a new connection is judged against the last sequence
 // heard. Lower or equal, it is another process's: a restart, and a late one
-// unless it begins at the start. More than one higher, something is missing: a
-// loss, whoever sent it. Exactly one higher, it is taken for the same process
-// going on. Another process whose first message that we hear happens to have
-// just that sequence cannot be told from it, for neither ZMTP nor the batch
-// names the process: the blocks of the one before then stay, and count as
-// exact, until they are removed, cleared, or something is lost.
+// unless it begins at the start. More than one higher, something is missing.
+// Exactly one higher, it is taken for the same process going on, for neither
+// ZMTP nor the batch names the process.
+//
+// # Repair
+//
+// A stream with a replay endpoint ([Repair]) asks it for what is missing:
+//
+//	gap, first above the start, late restart   from the first that is missing
+//	a connection came back                     is there anything we have not?
+//	the publisher is quiet                     the same: a lost tail shows at no
+//	                                           later message
+//	a sequence went on over a new connection   is it the process we know?
+//
+// From the first sign of a hole until everything through the newest live message
+// is applied both domains say repairing: a hidden source answers nothing. Live
+// messages are held meanwhile, bounded, and everything is applied in the order
+// of its sequence, once, so that an older store never undoes a newer remove. The
+// end marker of a replay proves nothing; two watermarks do: what was applied
+// without a hole, and what was heard live. What the replay does not have, it
+// says by beginning later: that is lost for good, what was taught is cleared,
+// and what follows is applied, degraded. So it is when the replay brings nothing
+// for long, takes too long, or more is held than may be. Then a [Snapshotter] is
+// asked first, if there is one.
+//
+// What came over two connections is joined only if both are one process's: the
+// request begins one batch early, and the bytes of that batch, which its
+// publisher dated, must be those that were applied. A publisher with others is
+// another process, one without that batch cannot prove itself: either way all of
+// its own history is asked for instead. Where a sequence goes on by one over a
+// new connection this is asked behind the back of the live messages; until the
+// answer comes, or where nobody can be asked, another process that has come
+// exactly as far is not told from the one before.
+//
+// Requests run on goroutines of their own, a few at a time over the process, and
+// call the stream's goroutine away from its link ([Link.Wake]) when there is
+// something; nothing of a repair costs a stream that misses nothing.
 //
 // A state is published before the batch that causes it, together with the
 // position from which it holds: a reader passes [Stream.Status] the position it
@@ -106,7 +142,8 @@
 //
 // # Concurrency
 //
-// Run is one goroutine and owns the connection, the decoder and the port.
+// Run is one goroutine and owns the connection, the decoder and the port; while
+// something is asked for there is one more, which Run ends and waits for.
 // Status and Counters may be called by any goroutine; they read atomics, take
 // no lock and allocate nothing. The [Owner] is called on Run's goroutine,
 // rarely: its answers are kept. Ending Run's context ends it; a stream that
