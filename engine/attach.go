@@ -47,7 +47,7 @@ type attachedSlot struct {
 	holders [2]tree.Holder // by domain
 	peer    *peer
 	sizes   [2]blockSizes
-	cleared [2]atomic.Bool // by a call, since the last barrier
+	cleared [2]atomic.Bool // by a call, since the attachment began
 	learned ingest.Learned // over all attachments: the block size never changes
 	cursor  atomic.Uint64  // barriers applied
 

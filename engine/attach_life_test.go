@@ -371,4 +371,27 @@ func TestClearedByCall(t *testing.T) {
 			t.Fatalf("%+v", f)
 		}
 	})
+	t.Run("R13 a cleared pool serves again once it is attached anew", func(t *testing.T) {
+		r := newOwnerRig(t, 2, Options{})
+		target := r.guest(18, owner(2), residency.HiCacheV1, 1, dialects[1]).register()
+		target.say(event{clear: true})
+		g := r.guest(17, owner(1), residency.VLLMResidencyV1, 1, dialects[1]).register()
+		g.say(store(4, "CPU", "kvcr"))
+		if err := r.Residency().Clear(patience(t), scopeName, g.intent.Owner, residency.CacheOwnerDomain); err != nil {
+			t.Fatal(err)
+		}
+		g.say(store(4, "CPU", "kvcr"))
+		if f := freshnessOf(t, r.Engine, string(owner(1)), 0, hint.CacheOwner); f.State != Degraded || f.Cause != causeCleared {
+			t.Fatalf("%+v", f)
+		}
+		if got := target.hint(); got != "no_longer_source" {
+			t.Fatal(got)
+		}
+		g.release()
+		again := r.guest(19, owner(1), residency.VLLMResidencyV1, 1, dialects[1]).register()
+		again.say(store(4, "CPU", "kvcr"))
+		if got, want := target.hint(), string(owner(1))+"/0 cache_owner depth 4"; got != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
+	})
 }

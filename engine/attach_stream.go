@@ -41,6 +41,9 @@ func (p *plane) Open(ctx context.Context, a residency.Attachment) (err error) {
 	kept := s.kept
 	p.mu.Unlock()
 	for d, h := range s.holders {
+		// What a call took away before is no more of this attachment's business:
+		// a retained pool is advice as it is.
+		s.cleared[d].Store(false)
 		att.generations[d] = s.index.writer.Generation(h)
 	}
 	for tp, endpoint := range a.Endpoints {

@@ -42,7 +42,8 @@ type Control interface {
 	Serve(ctx context.Context, reg Registration, serve func(context.Context) error) error
 
 	// Clear empties domains of an owner's slot as a router-level cleared event
-	// does: see ParseCleared.
+	// does: see ParseCleared. The publisher is not told, so what it has announced
+	// is not all there until the owner is attached anew.
 	Clear(ctx context.Context, scope string, owner OwnerID, d Domains) error
 	// Forget removes a detached owner's slot and gives its place back. ErrInUse
 	// if it has live intents, ErrUnknownOwner if there is no slot.
