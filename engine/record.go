@@ -84,6 +84,8 @@ type recordedSource struct {
 	BlockSize    int         `json:"block_size,omitempty"`
 	ZeroParent   bool        `json:"zero_parent_unknown,omitempty"`
 	TakeUnsound  bool        `json:"take_unsound,omitempty"`
+	Hybrid       bool        `json:"hybrid,omitempty"`
+	Invisible    bool        `json:"invisible_keys,omitempty"`
 }
 
 func record(s *Source) recordedSource {
@@ -91,6 +93,7 @@ func record(s *Source) recordedSource {
 		ID: s.ID, Model: s.Model, Endpoint: s.Endpoint, Shards: s.Shards, Push: s.Push, Ranks: s.Ranks, Topic: s.Topic, Protocol: s.Protocol,
 		Policy: s.Policy, MainGroup: s.MainGroup, FirstSeq: s.FirstSeq, NoPythonRoot: s.NoPythonRoot, BareMM: s.BareMM,
 		BlockSize: s.BlockSize, ZeroParent: s.ZeroParentUnknown, TakeUnsound: s.TakeUnsound,
+		Hybrid: s.Hybrid, Invisible: s.InvisibleKeys,
 	}
 }
 
@@ -99,6 +102,7 @@ func (r *recordedSource) source() Source {
 		ID: r.ID, Model: r.Model, Endpoint: r.Endpoint, Shards: r.Shards, Push: r.Push, Ranks: r.Ranks, Topic: r.Topic, Protocol: r.Protocol,
 		Policy: r.Policy, MainGroup: r.MainGroup, FirstSeq: r.FirstSeq, NoPythonRoot: r.NoPythonRoot, BareMM: r.BareMM,
 		BlockSize: r.BlockSize, ZeroParentUnknown: r.ZeroParent, TakeUnsound: r.TakeUnsound,
+		Hybrid: r.Hybrid, InvisibleKeys: r.Invisible,
 	}
 }
 

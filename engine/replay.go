@@ -215,7 +215,10 @@ func (p *player) play(ctx context.Context, rec *journal.Record) error {
 	}
 	s := p.streams[rec.Stream]
 	if s == nil {
-		return nil // of a chunk that is damaged, or a kind that is about no stream
+		if rec.Kind == journal.Message || rec.Kind == journal.Reply {
+			p.report.Lost++ // its stream was defined in a chunk that is damaged
+		}
+		return nil
 	}
 	switch rec.Kind {
 	case journal.Forget:

@@ -424,6 +424,11 @@ func TestSlowDisk(t *testing.T) {
 			}
 			synctest.Wait()
 		}
+		for range 3 { // for these there is room
+			if err := w.Append(context.Background(), &Record{Kind: Define, Data: [][]byte{make([]byte, 50)}}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		lost := w.Stats().Lost
 		if lost == 0 || lost > 90 {
 			t.Fatalf("%d of 100 records are lost", lost)
@@ -444,7 +449,7 @@ func TestSlowDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		messages, missing := uint64(0), uint64(0)
+		messages, missing, defined := uint64(0), uint64(0), 0
 		for {
 			rec, err := r.Next()
 			if err == io.EOF {
@@ -454,6 +459,8 @@ func TestSlowDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			switch rec.Kind {
+			case Define:
+				defined++
 			case Message:
 				messages++
 			case Lost:
@@ -463,8 +470,8 @@ func TestSlowDisk(t *testing.T) {
 				}
 			}
 		}
-		if missing != lost || messages != 101-lost {
-			t.Errorf("%d messages and %d missing, want %d and %d", messages, missing, 101-lost, lost)
+		if missing != lost || messages != 101-lost || defined != 3 {
+			t.Errorf("%d messages, %d missing and %d definitions, want %d, %d and 3", messages, missing, defined, 101-lost, lost)
 		}
 	})
 }

@@ -30,8 +30,8 @@ type Options struct {
 	// FlushEvery is how long a record waits at most until it is in the file.
 	FlushEvery time.Duration
 	// Wait: Append waits while both buffers are full. Without it the record is
-	// left out, counted, and a Lost record stands in its place; but for Define
-	// and Forget, for which it always waits.
+	// left out, counted, and a Lost record stands in its place. For Define and
+	// Forget there is always room: they are few, and nothing can be read without.
 	Wait bool
 	// NoSync leaves it to the system when the file is on the disk: a crash of
 	// the process loses nothing more, one of the machine may.
@@ -156,14 +156,14 @@ func (w *Writer) Append(ctx context.Context, r *Record) error {
 			w.mu.Unlock()
 			return err
 		}
-		if len(w.active.b) == 0 || len(w.active.b)+size <= w.opt.ChunkBytes {
+		if len(w.active.b) == 0 || len(w.active.b)+size <= w.opt.ChunkBytes || r.Kind == Define || r.Kind == Forget {
 			break
 		}
 		if w.full == nil {
 			w.turn()
 			break
 		}
-		if !w.opt.Wait && r.Kind != Define && r.Kind != Forget {
+		if !w.opt.Wait {
 			w.lost++
 			w.stats.Lost++
 			w.mu.Unlock()
