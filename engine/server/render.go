@@ -92,6 +92,9 @@ func appendHolder(b []byte, h *engine.HolderAnswer, depths bool) []byte {
 	if h.UpperBound {
 		b = append(b, `,"upper_bound":true`...)
 	}
+	if h.AttachedTo != "" && h.AttachedTo != h.Source { // a configured owner has its worker's name
+		b = appendText(b, `,"attached_to":`, h.AttachedTo)
+	}
 	b = append(b, `,"freshness":`...)
 	return append(appendFreshness(b, &h.Freshness), '}')
 }
@@ -104,6 +107,9 @@ func appendFreshness(b []byte, f *engine.Freshness) []byte {
 	b = appendInt(b, `,"lag_ms":`, millis(f.Lag))
 	b = appendInt(b, `,"age_ms":`, millis(f.Age))
 	b = appendUint(b, `,"epoch":`, uint64(f.Epoch))
+	if f.Advisory {
+		b = append(b, `,"advisory":true`...)
+	}
 	if f.Silent {
 		b = append(b, `,"silent":true`...)
 	}
