@@ -60,7 +60,7 @@ func TestCases(t *testing.T) {
 	}
 	// 51 vectors: prefixes, framing, events, state. 21 traces in up to seven
 	// dialects, twice, and together.
-	if checks[kindWire] < 51*4 || checks[kindIndex] < 21*10 || checks[kindTransport] < 60 || checks[kindReplay] < 80 {
+	if checks[kindWire] < 51*12 || checks[kindIndex] < 21*10 || checks[kindTransport] < 60 || checks[kindReplay] < 80 {
 		t.Errorf("fewer checks than there are cases: %v", checks)
 	}
 }
