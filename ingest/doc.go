@@ -63,6 +63,9 @@
 // number is known to its own source alone: "id:7@source". The salt seeds the
 // first block of a chain, and only that.
 //
+// A stream that is bound to an attachment of a cache owner's slot is judged more
+// strictly: see [Attached].
+//
 // # Geometry
 //
 // The unit of a source, what the index steps by, is the block size of its first
