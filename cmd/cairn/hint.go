@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +43,7 @@ func newHint() *cobra.Command {
 	var p prompt
 	var target, messageID, carrier, hashes string
 	var who bool
+	var request string
 	c := &cobra.Command{
 		Use:   "hint --model MODEL --tokens IDS --target SOURCE[/RANK]",
 		Short: "Ask a server for a peer-fetch hint",
@@ -59,14 +62,20 @@ Details of ineligible: role (another worker type than the target's), endpoint
 (none that the target's shards can dial), self (it is the target's own),
 state_agent (its blocks are the engine's; only its cache owner's are fetched).
 
-With --who, list instead who takes part in hints, and why others do not.`,
+With --who, list instead who takes part in hints, and why others do not. With
+--read, say what hint a request carries, as the worker that gets it would read
+it; no server is asked.`,
 		Example: `  cairn hint --model m --tokens 1,2,3,4,5,6,7,8 --target w2
   cairn hint --model m --tokens @prompt.json --target w2/1 --message-id req-42 --json
-  cairn hint --who`,
+  cairn hint --who
+  cairn hint --read request.json`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if who {
 				return listPeers(c, &k, p.model)
+			}
+			if request != "" {
+				return readHint(c, request)
 			}
 			q, err := p.question(c.InOrStdin())
 			if err != nil {
@@ -98,6 +107,7 @@ With --who, list instead who takes part in hints, and why others do not.`,
 	c.Flags().StringVar(&messageID, "message-id", "", "id that the hint carries")
 	c.Flags().StringVar(&carrier, "carrier", "", "how the request carries the hint, instead of the way the target declared: "+hint.Carriers)
 	c.Flags().StringVar(&hashes, "hashes", "", "write block hashes as number or string (default number)")
+	c.Flags().StringVar(&request, "read", "", "file with a request, or with a hint alone, to read instead of asking; - is standard input")
 	c.Flags().BoolVar(&who, "who", false, "list who takes part in hints, and why others do not; of --model alone if it is given")
 	k.flags(c.Flags())
 	return c
@@ -235,6 +245,51 @@ func listPeers(c *cobra.Command, k *client, model string) error {
 				fmt.Fprintf(w, of.format, name, n)
 			}
 		}
+	}
+	return nil
+}
+
+// maxRequest bounds a request that is read.
+const maxRequest = 64 << 20
+
+// readHint says what hint a request carries.
+func readHint(c *cobra.Command, name string) error {
+	in := c.InOrStdin()
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return &usageError{fmt.Errorf("--read: %w", err)}
+		}
+		defer f.Close()
+		in = f
+	}
+	data, err := io.ReadAll(io.LimitReader(in, maxRequest))
+	if err != nil {
+		return fmt.Errorf("--read %s: %w", name, err)
+	}
+	m, carrier, err := hint.Find(data)
+	by := "carried as " + carrier.String()
+	if errors.Is(err, hint.ErrNoHint) {
+		if alone, parsed := hint.Parse(data); parsed == nil {
+			m, by, err = alone, "a hint alone", nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	f := m.FirstFetch()
+	w := c.OutOrStdout()
+	fmt.Fprintf(w, "%s: fetch %d blocks from %s\n", by, len(f.Names), f.Endpoint)
+	if m.ProtocolVersion != hint.ProtocolVersion {
+		fmt.Fprintf(w, "protocol version %q: consumers know %q and warn\n", m.ProtocolVersion, hint.ProtocolVersion)
+	}
+	for _, a := range m.Actions {
+		if a.Fetch == nil {
+			fmt.Fprintf(w, "action %q is not understood, and ignored\n", a.Type)
+		}
+	}
+	for _, n := range f.Names {
+		fmt.Fprintln(w, n)
 	}
 	return nil
 }

@@ -2,8 +2,12 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cairn-kv/cairn/engine/hint"
 )
 
 func TestPrintHint(t *testing.T) {
@@ -75,5 +79,48 @@ sources:
 	out := cairn(t, "hint", "--server", s.url, "--model", "m", "--tokens", "1,2,3,4", "--target", "w1", "--carrier", "kv_hints", "--hashes", "string")
 	if !strings.Contains(out, "no hint") {
 		t.Errorf("%s", out)
+	}
+}
+
+// TestHintRead reads what requests carry, digit by digit, and says what is wrong.
+func TestHintRead(t *testing.T) {
+	names := []uint64{9007199254740993, 18446744073709551615}
+	read := func(request string) (string, error) {
+		path := filepath.Join(t.TempDir(), "request.json")
+		if err := os.WriteFile(path, []byte(request), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		c := newHint()
+		c.SetOut(&out)
+		c.SetArgs([]string{"--read", path})
+		err := c.Execute()
+		return out.String(), err
+	}
+	for c := range hint.NumCarriers {
+		out, err := read(string(c.AppendRequest(nil, "m", "tcp://10.0.0.7:23280", names, hint.Numbers)))
+		if want := "carried as " + c.String() + ": fetch 2 blocks from tcp://10.0.0.7:23280\n9007199254740993\n18446744073709551615\n"; err != nil || out != want {
+			t.Errorf("%v, %q, want %q", err, out, want)
+		}
+	}
+	alone := string(hint.AppendFetch(nil, "m", "tcp://h:1", names[:1]))
+	if out, err := read(alone); err != nil || !strings.HasPrefix(out, "a hint alone: fetch 1 blocks") {
+		t.Errorf("%v, %q", err, out)
+	}
+	odd := strings.Replace(strings.Replace(alone, `"0.1"`, `"0.9"`, 1), `"actions":[`, `"actions":[{"action_type":"kv.deref"},`, 1)
+	if out, err := read(`{"kv_hint":` + odd + `}`); err != nil || !strings.Contains(out, `protocol version "0.9"`) || !strings.Contains(out, `action "kv.deref" is not understood`) {
+		t.Errorf("%v, %q", err, out)
+	}
+	for request, want := range map[string]string{
+		`{"model":"m"}`: "carries none",
+		`{"kv_hint":` + string(hint.AppendFetchAs(nil, "m", "tcp://h:1", names, hint.Strings)) + `}`: "plain decimal",
+		`[`: "not a JSON object",
+	} {
+		if out, err := read(request); err == nil || !strings.Contains(err.Error(), want) || out != "" && !strings.Contains(out, "Usage") {
+			t.Errorf("%s: %v does not say %q; %q", request, err, want, out)
+		}
+	}
+	if _, err := read(""); err == nil {
+		t.Error("an empty request carries a hint")
 	}
 }
