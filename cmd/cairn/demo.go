@@ -14,6 +14,7 @@ import (
 func newDemo() *cobra.Command {
 	var o demo.Options
 	var falsify string
+	var lossy bool
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "A simulated fleet, matched, hinted and checked, in about a minute",
@@ -25,9 +26,12 @@ and SGLang. cairn follows them; every request of the trace is matched and hinted
 All along every answer is judged against what the simulated engines really held,
 which is kept apart from cairn's own code as plain token lists. The exit status
 is 1 if one answer was false. --break makes the fleet publish something wrong,
-to see that the judge notices.`,
+to see that the judge notices. --lossy loses messages on the way, cuts connections
+and lets replays lose some of what they bring: cairn asks for what is missing and
+answers nothing from a source until it has come.`,
 		Example: `  cairn demo
   cairn demo --duration 10s --json
+  cairn demo --lossy
   cairn demo --break drop-removes   # must fail`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -43,6 +47,9 @@ to see that the judge notices.`,
 					return &usageError{fmt.Errorf("--break: %w", err)}
 				}
 				o.Break = b
+			}
+			if lossy {
+				o.Loss = fleet.Loss{Gap: 0.002, GapMax: 5, Cut: 0.0005, Replay: 0.3}
 			}
 			out := &noting{Writer: c.OutOrStdout()}
 			o.Live = !o.JSON && demo.Terminal(out.Writer)
@@ -61,6 +68,7 @@ to see that the judge notices.`,
 	c.Flags().IntVar(&o.Requests, "requests", 0, "stop after so many requests; 0 for no limit but the duration")
 	c.Flags().Uint64Var(&o.Seed, "seed", 0, "seed of the fleet's and the router's choices")
 	c.Flags().StringVar(&falsify, "break", "", "falsify what the fleet publishes: drop-removes or reorder")
+	c.Flags().BoolVar(&lossy, "lossy", false, "lose messages on the way, and repair it")
 	c.Flags().BoolVar(&o.JSON, "json", false, "print the summary as JSON and nothing else")
 	return c
 }

@@ -245,6 +245,11 @@ func (s *Summary) WriteText(w io.Writer) error {
 	if a.Unjudged+a.Bounds+a.Withheld > 0 {
 		line("", "%d too old to judge, %d judged by bounds, %d withheld by their freshness", a.Unjudged, a.Bounds, a.Withheld)
 	}
+	if r := &s.Repairs; r.Lost+r.Cuts > 0 {
+		line("repairs", "%d batches lost on the way, %d connections cut", r.Lost, r.Cuts)
+		line("", "%d repairs brought everything, %d not; %d batches replayed in %d requests, %d lost tails found",
+			r.Whole, r.Partial+r.Failed, r.Replayed, r.Requests, r.Tails)
+	}
 	h := &s.Hints
 	line("hints", "%d true, naming %d blocks, %d of them over several sequences", h.True, h.Blocks, h.Spanning)
 	line("", "names came short: %d hints cut, %d missed", h.Cut, h.Missed)
