@@ -54,6 +54,9 @@
 // indexed. Nor is a block that is not full, which vLLM announces by the
 // granularity of its hashes: the next full one has the same parent.
 //
+// Releases whose events cannot be put together again are fenced as soon as one
+// of their stores shows which they are: see [CauseUnsound].
+//
 // A store on another tier than the device which does not say which extra keys
 // its blocks have, though its layout could, never changes what a known name
 // means; once the source has shown salts or images it does not introduce
