@@ -127,22 +127,22 @@ func (e *Engine) Record(f io.Writer, o RecordOptions) (*Recording, error) {
 	if o.Hashed {
 		mode = journal.Hashed
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !e.recording.CompareAndSwap(nil, r) {
+	if e.recording.Load() != nil {
 		return nil, ErrRecording
 	}
 	r.w, err = journal.NewWriter(f, journal.Options{Mode: mode, Meta: meta, Wait: o.Wait, FlushEvery: o.FlushEvery, NoSync: o.NoSync})
 	if err != nil {
-		e.recording.Store(nil)
-		r.last = never
 		return nil, err
 	}
+	if !e.recording.CompareAndSwap(nil, r) {
+		return nil, errors.Join(ErrRecording, r.w.Close())
+	}
+	// Those that speak first, and those that are added now, are known already.
 	if v := e.view.Load(); v != nil {
 		for _, m := range v.models {
 			for _, s := range m.sources {
 				for _, f := range s.streams() {
-					r.define(f)
+					r.join(f)
 				}
 			}
 		}
@@ -150,11 +150,21 @@ func (e *Engine) Record(f io.Writer, o RecordOptions) (*Recording, error) {
 	return r, nil
 }
 
-// never is the number of the last stream of a recording that did not begin.
-const never = 1<<32 - 1
-
 // Stats returns what the recording has counted.
 func (r *Recording) Stats() journal.Stats { return r.w.Stats() }
+
+// RecordingStats are a recording's counts.
+type RecordingStats = journal.Stats
+
+// RecordingStats returns the counts of the recording that is under way; false
+// if none is.
+func (e *Engine) RecordingStats() (RecordingStats, bool) {
+	r := e.recording.Load()
+	if r == nil {
+		return RecordingStats{}, false
+	}
+	return r.Stats(), true
+}
 
 // Flush returns when everything received before is in the file.
 func (r *Recording) Flush(ctx context.Context) error { return r.w.Flush(ctx) }
@@ -196,19 +206,10 @@ func (e *Engine) Quiesce(ctx context.Context) error {
 	return nil
 }
 
-// join returns the number of a stream, defining it if need be; false if the
-// recording did not come to be.
-func (r *Recording) join(f *feed) (uint32, bool) {
+// join returns the number of a stream, defining it if need be.
+func (r *Recording) join(f *feed) (id uint32, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.define(f)
-}
-
-// define is join with the lock held.
-func (r *Recording) define(f *feed) (uint32, bool) {
-	if r.last == never {
-		return 0, false
-	}
 	if id, ok := r.ids[f]; ok {
 		return id, true
 	}

@@ -101,6 +101,7 @@ func New(o Options) (*Server, error) {
 	s.registryRoutes(api)
 	s.pushRoutes(api)
 	s.dumpRoutes(api)
+	s.recordingMetrics()
 	s.listenerRoutes(api)
 	s.route(api, "/", "", RoleRead, s.unknown)
 	s.api = api
