@@ -23,8 +23,8 @@ const (
 //
 //	plain stream                          attached stream
 //	────────────                          ───────────────
-//	lower sequence: a new process         a regression: engine-local fenced,
-//	                                      durable a loss of one batch
+//	lower sequence: a new process;        a regression: engine-local fenced,
+//	  the same again: dropped               durable a loss of one batch
 //	frames, size of the sequence:         the stream ends
 //	  dropped
 //	undecodable batch, another rank,      the stream ends, nothing of the batch
@@ -139,7 +139,7 @@ func (s *Stream) strict(v seq.Verdict, first bool) (_ seq.Verdict, cause Cause) 
 	a := s.opt.Attached
 	switch {
 	case a == nil:
-	case v.Kind == seq.Restart:
+	case v.Kind == seq.Restart, v.Kind == seq.Duplicate:
 		return seq.Verdict{Kind: seq.Gap, Missing: 1}, CauseRegression
 	case first && v.Kind == seq.Gap && a.FirstAtStart:
 		return v, CauseGap

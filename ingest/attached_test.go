@@ -76,6 +76,7 @@ func TestAttachedEnds(t *testing.T) {
 		}, CauseTooBig, -1, Exact},
 		{"5.2.3 gap, engine-local", PoolEngineLocal, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(n + 1), good} }, CauseGap, int(FaultSource), Fenced},
 		{"5.2.3 regression, engine-local", PoolEngineLocal, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(0), good} }, CauseRegression, int(FaultSource), Fenced},
+		{"5.2.3 the same sequence again, engine-local", PoolEngineLocal, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(n - 1), good} }, CauseRegression, int(FaultSource), Fenced},
 		{"5.3.1 exhausted cursor", PoolDurable, func(n uint64) [][]byte { return [][]byte{[]byte("t"), be(1<<64 - 1), good} }, CauseExhausted, int(FaultSource), Fenced},
 		{"5.3.1 an owner nobody knows", PoolDurable, func(n uint64) [][]byte {
 			return [][]byte{[]byte("t"), be(n), payload(nil, storeC, store([]uint64{7}, nil, span(41, 44), 4, "ownership", "other"))}
@@ -136,6 +137,7 @@ func TestAttachedLoss(t *testing.T) {
 		{"5.2.3 gap, clear", false, 7, 1, CauseGap},
 		{"5.2.3 gap, keep", true, 7, 1, CauseGap},
 		{"5.2.3 regression, clear", false, 2, 1, CauseRegression},
+		{"5.2.3 the same again, clear", false, 5, 1, CauseRegression},
 		{"5.2.3 regression, keep", true, 2, 1, CauseRegression},
 	} {
 		t.Run(c.name, func(t *testing.T) {

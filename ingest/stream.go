@@ -316,8 +316,10 @@ func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []b
 		s.counters.add(dropEndMarker, 1)
 		return s.exhausted(ctx)
 	case seq.Duplicate:
-		s.counters.add(dropDuplicate, 1)
-		return nil
+		if s.opt.Attached == nil {
+			s.counters.add(dropDuplicate, 1)
+			return nil
+		}
 	}
 	v, lost := s.strict(v, first)
 	s.lastSeq.Store(n)
