@@ -82,24 +82,36 @@ func (r *Repair) setDefaults() {
 func (r *Repair) possible() bool { return r.Endpoint != "" || r.Snapshot != nil }
 
 // Limit bounds how many repairs run at once. Share one between streams.
-type Limit struct{ slots chan struct{} }
+type Limit struct {
+	repairs chan struct{}
+	// looks are the slots of requests that only ask whether there is something:
+	// a replay endpoint that answers nobody must not keep repairs waiting.
+	looks chan struct{}
+}
 
-// NewLimit returns a limit of n at once.
-func NewLimit(n int) *Limit { return &Limit{make(chan struct{}, n)} }
+// looksPerRepair is how many of them there are for one repair: they are short.
+const looksPerRepair = 4
+
+// NewLimit returns a limit of n repairs at once.
+func NewLimit(n int) *Limit {
+	return &Limit{make(chan struct{}, n), make(chan struct{}, looksPerRepair*n)}
+}
 
 var processLimit = NewLimit(DefaultRepairs)
 
-// enter waits for a slot until ctx ends.
-func (l *Limit) enter(ctx context.Context) error {
+// enter waits for a slot until ctx ends, and returns what gives it back.
+func (l *Limit) enter(ctx context.Context, kind errandKind) (leave func(), err error) {
+	slots := l.looks
+	if kind == forRepair || kind == forSnapshot {
+		slots = l.repairs
+	}
 	select {
-	case l.slots <- struct{}{}:
-		return nil
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 }
-
-func (l *Limit) leave() { <-l.slots }
 
 // budget is how many repairs a stream has in hand.
 type budget struct {
@@ -162,10 +174,11 @@ func (s *Stream) send(kind errandKind, run func(ctx context.Context, e *errand))
 	s.errand = e
 	s.work.Go(func() {
 		defer cancel()
-		if s.opt.Repair.Limit.enter(ctx) != nil {
+		leave, err := s.opt.Repair.Limit.enter(ctx, kind)
+		if err != nil {
 			return // dismissed while it waited for its turn
 		}
-		defer s.opt.Repair.Limit.leave()
+		defer leave()
 		run(ctx, e)
 	})
 }

@@ -446,6 +446,38 @@ func TestAGapBehindAFailedRepairIsALossAtOnce(t *testing.T) {
 	}
 }
 
+// The bounds of residency.md §9.2 are the defaults.
+func TestRepairDefaults(t *testing.T) {
+	var r Repair
+	r.setDefaults()
+	if r.HoldBatches != 4096 || r.HoldBytes != 32<<20 || r.Silence != 5*time.Second || r.Total != 30*time.Second || r.Cooldown != 30*time.Second {
+		t.Errorf("defaults %+v", r)
+	}
+	if n := cap(r.Limit.repairs); n != 8 || r.Limit != processLimit {
+		t.Errorf("%d repairs at once, want 8 over the process", n)
+	}
+}
+
+// A replay endpoint that answers nobody is asked whether there is something, and
+// keeps no repair of others waiting.
+func TestLookingUpTakesNoRepairsTurn(t *testing.T) {
+	r := newRig(t, 0)
+	limit := NewLimit(1)
+	p1, p2 := newReplayer(t), newReplayer(t)
+	o := repairing(p1.Addr())
+	o.Repair.Limit, o.Repair.ProbeAfter = limit, time.Millisecond
+	f1 := r.feed(o)
+	f1.live(0, chain(0))
+	p1.asked(1) // the probe, and nobody answers
+	o = repairing(p2.Addr())
+	o.Repair.Limit, o.Source, o.Rank = limit, "w2", 1
+	f2 := r.feed(o)
+	f2.live(1, chain(1))
+	p2.asked(0).batch(0, chain(0)).end()
+	f2.wait(1)
+	f2.state(Worker, Exact, "")
+}
+
 func TestRepairsAtOnceAreBounded(t *testing.T) {
 	r := newRig(t, 0)
 	limit := NewLimit(1)
