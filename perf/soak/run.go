@@ -35,6 +35,9 @@ type Options struct {
 // parityEvery is how often the writer stops to compare.
 const parityEvery = 500 * time.Millisecond
 
+// burst is how many questions a reader asks before it looks up.
+const burst = 64
+
 // growth is how much more memory a drained index may have than it had after
 // each manner of drain was used once.
 const growth = 1.25
@@ -82,6 +85,7 @@ func Run(o Options) (*Report, error) {
 	if p.Chaos && o.Hook != nil {
 		o.Hook(ix, chaos(o.Seed))
 	}
+	crowded := runtime.GOMAXPROCS(0) <= o.Readers
 	askers := make([]*asker, o.Readers)
 	var stop atomic.Bool
 	var all sync.WaitGroup
@@ -97,9 +101,16 @@ func Run(o Options) (*Report, error) {
 				}
 			}()
 			for !stop.Load() {
-				if err := a.ask(); err != nil {
-					wrong <- fmt.Errorf("while the writer writes: %w", err)
-					stop.Store(true)
+				on := time.Now()
+				for range burst {
+					if err := a.ask(); err != nil {
+						wrong <- fmt.Errorf("while the writer writes: %w", err)
+						stop.Store(true)
+						return
+					}
+				}
+				if crowded { // rest as long, so that the writer has a processor
+					time.Sleep(time.Since(on))
 				}
 			}
 		})
