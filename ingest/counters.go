@@ -46,6 +46,7 @@ const (
 	failCooldown
 	failSnapshot
 	failStranger
+	failHistory
 
 	dropFrameCount
 	dropSequenceSize
@@ -111,6 +112,7 @@ var countNames = [numCounts]Label{
 	failCooldown:     {"repairs_failed", "cooldown"},
 	failSnapshot:     {"repairs_failed", "snapshot"},
 	failStranger:     {"repairs_failed", "stranger"},
+	failHistory:      {"repairs_failed", "history"},
 
 	dropFrameCount:   {"messages_dropped", "frame_count"},
 	dropSequenceSize: {"messages_dropped", "sequence_size"},

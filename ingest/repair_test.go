@@ -588,7 +588,44 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// A snapshot comes where the replay has lost its beginning.
+// Where the replay begins too late a snapshot is better; where there is none,
+// what the replay has is better than nothing.
+func TestASnapshotWhereTheReplayBeginsTooLate(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		give  func(int) (*Snapshot, error)
+		state State
+		cause Cause
+		depth [2]uint32 // of a chain's block 0 and of x
+	}{
+		{"there is one", func(int) (*Snapshot, error) {
+			return &Snapshot{Watermark: 6, Batches: [][]byte{payload(nil, chain(0), chain(1))}}, nil
+		}, Exact, "", [2]uint32{3, 1}},
+		{"there is none", func(int) (*Snapshot, error) { return nil, errors.New("none") }, Degraded, CauseGap, [2]uint32{0, 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, 0)
+			f := r.kept(Options{Repair: Repair{Snapshot: &snapshots{give: c.give}}}, 3)
+			f.sends(0, chain(0))
+			f.wait(0)
+			for n := uint64(1); n < 6; n++ {
+				f.loses(n)
+			}
+			f.loses(6, storeX)
+			f.sends(7, chain(2), storeX)
+			f.wait(7)
+			f.state(Worker, c.state, c.cause)
+			r.device(span(1, 12), c.depth[0])
+			r.device(span(21, 24), c.depth[1])
+			// Counting copies shows whether batch 6 was applied beside the snapshot.
+			f.sends(8, remove([]uint64{121}))
+			f.wait(8)
+			r.device(span(21, 24), map[State]uint32{Exact: 0, Degraded: 1}[c.state])
+		})
+	}
+}
+
+// A snapshot comes where nobody answers the replay.
 func TestASnapshotBehindAReplayInVain(t *testing.T) {
 	r := newRig(t, 0)
 	p := newReplayer(t)

@@ -32,8 +32,9 @@ type repair struct {
 	// idle: nobody can be asked (any more), and no live message is held at which
 	// the loss could be dealt with. The next one decides.
 	idle bool
-	// tried: the snapshot was asked for.
-	tried bool
+	// tried: the snapshot was asked for; late: because the replay begins too
+	// late, so what it has is second best.
+	tried, late bool
 
 	left     time.Duration // of Repair.Total
 	progress time.Time     // when something was brought last
@@ -236,6 +237,11 @@ func (s *Stream) merge(ctx context.Context) error {
 
 // gone notes that the replay has nothing before sequence first.
 func (s *Stream) gone(ctx context.Context, first uint64) error {
+	if r := &s.repair; s.opt.Repair.Snapshot != nil && !r.tried {
+		r.late = true
+		s.dismiss()
+		return s.askSnapshot(ctx, failHistory)
+	}
 	if n, ok := s.repair.held.first(); ok && n < first {
 		first = n // what is held is there
 	}
@@ -347,6 +353,10 @@ func (s *Stream) failRepair(ctx context.Context, why failure) error {
 		return s.askSnapshot(ctx, why)
 	}
 	s.counters.add(why, 1)
+	if s.repair.late && why == failSnapshot {
+		s.repair.late = false
+		return s.request(ctx)
+	}
 	s.budget.fail(time.Now())
 	s.log.Log(ctx, s.lossLevel(), "a repair failed", "reason", countNames[why].Reason, "next", s.machine.Next())
 	return s.surrender(ctx)

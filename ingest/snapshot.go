@@ -80,6 +80,7 @@ func (s *Stream) restored(ctx context.Context, state *Snapshot, done *replay.Ite
 	r.held.drop(state.Watermark)
 	s.seq = state.Watermark
 	s.mark = mark{}
+	s.proven = true // whoever it is: nothing is left of what was known before
 	r.causes = [NumDomains]Cause{}
 	for d := range NumDomains {
 		s.spoil(d, false)
