@@ -426,7 +426,7 @@ func TestRecordingNeverHurts(t *testing.T) {
 	for i := range big.names {
 		big.names[i] = uint64(i + 1)
 	}
-	for range 200 {
+	for range 120 { // more than two chunks
 		w.shards[0].send(big)
 	}
 	w.settle(t) // the index has it all, though the disk has not moved
