@@ -3,12 +3,14 @@ socket. The test writes one JSON command a line and reads one JSON answer.
 
 The structs copy the field order, defaults and options of vLLM's and SGLang's
 own, so that msgspec decides what the bytes are, as it does in the engines.
-The socket is an XPUB, which is a PUB on the wire, because it can be asked
+A replay socket is a ROUTER on a thread of its own, as the engines serve it. The
+live socket is an XPUB, which is a PUB on the wire, because it can be asked
 whether somebody has subscribed. It binds, or connects to a server that does.
 """
 
 import json
 import sys
+import threading
 from typing import Any, Optional, Union
 
 import msgspec
@@ -162,9 +164,43 @@ def event(dialect, spec):
     return stored(**spec)
 
 
+class Replay(threading.Thread):
+    """A replay socket as the engines have it: a ROUTER that answers [identity,
+    empty, start] with the batches it keeps, and an end marker."""
+
+    END = (-1).to_bytes(8, "big", signed=True)
+
+    def __init__(self, context, topics):
+        super().__init__(daemon=True)
+        self.topics = topics  # replies name the topic: vLLM 0.26, SGLang 0.5.22
+        self.batches = []
+        self.asked = 0
+        self.stopped = False
+        self.socket = context.socket(zmq.ROUTER)
+        self.socket.bind("tcp://127.0.0.1:*")
+        self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+
+    def run(self):
+        while not self.stopped:
+            if not self.socket.poll(50):
+                continue
+            identity, empty, start = self.socket.recv_multipart()
+            self.asked += 1
+            for topic, seq, payload in list(self.batches):
+                if seq >= int.from_bytes(start, "big"):
+                    self.reply(identity, topic, seq.to_bytes(8, "big"), payload)
+            self.reply(identity, b"", self.END, b"")
+        self.socket.close(linger=0)
+
+    def reply(self, identity, topic, seq, payload):
+        head = (identity, b"", topic) if self.topics else (identity, b"")
+        self.socket.send_multipart((*head, seq, payload))
+
+
 def main():
     context = zmq.Context()
     sockets = {}
+    replays = {}
     users = None
     encoder = msgspec.msgpack.Encoder()
     for line in sys.stdin:
@@ -201,6 +237,12 @@ def main():
             socket.bind("tcp://127.0.0.1:*")
             sockets[name] = socket
             answer["endpoint"] = socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
+        elif op == "replay":
+            replays[name] = Replay(context, command["topics"])
+            replays[name].start()
+            answer["endpoint"] = replays[name].endpoint
+        elif op == "asked":
+            answer["requests"] = replays[name].asked
         elif op == "close":
             sockets.pop(name).close(linger=0)
         elif op == "subscribed":
@@ -210,14 +252,19 @@ def main():
         elif op == "send":
             events = [event(command["dialect"], e) for e in command["events"]]
             batch = Batch(ts=1757376000.5, events=events, data_parallel_rank=command.get("rank"))
-            sockets[name].send_multipart(
-                (command.get("topic", "").encode(), command["seq"].to_bytes(8, "big"), encoder.encode(batch))
-            )
+            topic, payload = command.get("topic", "").encode(), encoder.encode(batch)
+            if name in replays:
+                replays[name].batches.append((topic, command["seq"], payload))
+            if not command.get("lost"):
+                sockets[name].send_multipart((topic, command["seq"].to_bytes(8, "big"), payload))
         else:
             answer = {"ok": False, "error": f"unknown op {op}"}
         print(json.dumps(answer), flush=True)
     if users is not None:
         users.stop()
+    for replay in replays.values():
+        replay.stopped = True
+        replay.join()
     context.destroy(linger=0)
 
 
