@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"sync"
 
 	"github.com/cairn-kv/cairn/engine/hint"
 	"github.com/cairn-kv/cairn/ingest"
@@ -97,6 +96,8 @@ type pusher struct {
 
 	// The one who has the turn.
 	machine seq.Machine
+	decoder wire.Decoder
+	ev      wire.Event
 	buf     []byte
 	frames  [3][]byte
 }
@@ -107,6 +108,7 @@ func pushed(f *feed) dialFunc {
 	l := newHandLink(nil)
 	l.turn = make(chan struct{}, 1)
 	f.push = &pusher{turn: l.turn, link: l, machine: seq.Machine{First: f.src.spec.FirstSeq}}
+	f.push.decoder.BareMultimodal = f.src.spec.BareMM
 	first := true
 	return func(ctx context.Context, h ingest.Hooks) (ingest.Link, error) {
 		if !first { // nothing ends such a link but the source's removal
@@ -133,9 +135,6 @@ func (e *Engine) Push(ctx context.Context, b *Batch) (PushResult, error) {
 		return PushResult{}, err
 	}
 	var res PushResult
-	if err := e.look(b, &res); err != nil {
-		return PushResult{}, err
-	}
 	p := f.push
 	select {
 	case p.turn <- struct{}{}:
@@ -143,6 +142,10 @@ func (e *Engine) Push(ctx context.Context, b *Batch) (PushResult, error) {
 		return PushResult{}, ErrClosed
 	case <-ctx.Done():
 		return PushResult{}, context.Cause(ctx)
+	}
+	if err := e.look(p, b, &res); err != nil {
+		<-p.turn
+		return PushResult{}, err
 	}
 	res.Seq = b.Seq
 	if !b.HasSeq {
@@ -210,14 +213,14 @@ func (e *Engine) pushFeed(b *Batch) (*feed, error) {
 		}
 		return nil, fmt.Errorf("%w: %q", ErrUnknownSource, b.Source)
 	}
-	if !s.spec.Push || s.streams()[0].push == nil {
-		return nil, fmt.Errorf("%w: %q", ErrNotPushed, b.Source)
-	}
 	e.control.Lock()
-	started := s.started && !s.gone
+	started, feeds := s.started && !s.gone, s.feeds
 	e.control.Unlock()
 	if !started {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownSource, b.Source)
+	}
+	if !s.spec.Push || feeds[0].push == nil {
+		return nil, fmt.Errorf("%w: %q", ErrNotPushed, b.Source)
 	}
 	bad := func(field, value, want string) error {
 		return &FieldError{Source: b.Source, Field: field, Value: value, Want: want}
@@ -234,38 +237,28 @@ func (e *Engine) pushFeed(b *Batch) (*feed, error) {
 	case b.HasSeq && b.Seq < s.spec.FirstSeq:
 		return nil, bad("seq", strconv.FormatUint(b.Seq, 10), fmt.Sprintf("the source's sequences begin at %d", s.spec.FirstSeq))
 	}
-	return s.feeds[b.Rank], nil
-}
-
-// looks are decoders for batches that are pushed.
-var looks = sync.Pool{New: func() any { return &look{} }}
-
-type look struct {
-	wire.Decoder
-	ev wire.Event
+	return feeds[b.Rank], nil
 }
 
 // look decodes a batch to its end, so that one that is not sound is refused
 // before it has used up its sequence, and tells which events are wrong.
-func (e *Engine) look(b *Batch, res *PushResult) error {
-	l := looks.Get().(*look)
-	defer looks.Put(l)
-	s, ok := e.sources.Load(b.Source)
-	l.BareMultimodal = ok && s.spec.BareMM
-	env, err := l.Reset(b.Payload)
+// The decoder has seen what the stream's has, for some dialects are not
+// understood without.
+func (e *Engine) look(p *pusher, b *Batch, res *PushResult) error {
+	env, err := p.decoder.Reset(b.Payload)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrBatch, err)
 	}
 	for ; ; res.Events++ {
-		more, err := l.Next(&l.ev)
+		more, err := p.decoder.Next(&p.ev)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrBatch, err)
 		}
 		if !more {
 			break
 		}
-		if k := l.ev.Kind; k == wire.Rejected || k == wire.Skipped {
-			res.Rejected = append(res.Rejected, RejectedEvent{Index: res.Events, Reason: l.ev.Reason.String(), Skipped: k == wire.Skipped})
+		if k := p.ev.Kind; k == wire.Rejected || k == wire.Skipped {
+			res.Rejected = append(res.Rejected, RejectedEvent{Index: res.Events, Reason: p.ev.Reason.String(), Skipped: k == wire.Skipped})
 		}
 	}
 	if env.HasRank && (env.Rank < 0 || env.Rank >= int64(e.opt.MaxRanks)) {
