@@ -51,7 +51,6 @@ func (alone) Learned(int, ingest.Domain, int, int)                   {}
 // memory is a link whose messages are there already, as behind a socket that was
 // read: the payloads again and again, under sequences that go on.
 type memory struct {
-	ctx      context.Context
 	payloads [][]byte
 	frames   [3][]byte
 	number   [8]byte
@@ -135,7 +134,7 @@ func BenchmarkRing(b *testing.B) {
 			}
 			var cpu time.Duration
 			var before, after runtime.MemStats
-			link := &memory{ctx: ctx, payloads: s.payloads, warm: uint64(len(s.payloads)), n: b.Loop, cpu: &cpu,
+			link := &memory{payloads: s.payloads, warm: uint64(len(s.payloads)), n: b.Loop, cpu: &cpu,
 				started: func() { runtime.ReadMemStats(&before) }}
 			stream, err := ingest.NewStream(ingest.Options{Source: "w1", Endpoint: "memory", Learned: &ingest.Learned{}, Owner: alone{}, Port: port,
 				Dial: func(context.Context, ingest.Hooks) (ingest.Link, error) { return link, nil }})
