@@ -295,7 +295,7 @@ func TestTotalTimeIsBounded(t *testing.T) {
 	r := newRig(t, 0)
 	p := newReplayer(t)
 	o := repairing(p.Addr())
-	o.Repair.Total = 100 * time.Millisecond
+	o.Repair.Total = 500 * time.Millisecond
 	f := r.feed(o)
 	f.live(0, chain(0))
 	f.live(3, chain(3))
@@ -429,7 +429,7 @@ func TestAGapBehindAFailedRepairIsALossAtOnce(t *testing.T) {
 	r := newRig(t, 0)
 	p := newReplayer(t)
 	o := repairing(p.Addr())
-	o.Repair.Silence = 50 * time.Millisecond
+	o.Repair.Silence = 500 * time.Millisecond
 	f := r.feed(o)
 	f.live(0, chain(0))
 	f.live(2, chain(2))
@@ -630,7 +630,7 @@ func TestASnapshotBehindAReplayInVain(t *testing.T) {
 	r := newRig(t, 0)
 	p := newReplayer(t)
 	o := repairing(p.Addr())
-	o.Repair.Silence = 50 * time.Millisecond
+	o.Repair.Silence = 500 * time.Millisecond
 	o.Repair.Snapshot = &snapshots{give: func(int) (*Snapshot, error) {
 		return &Snapshot{Watermark: 3, Batches: [][]byte{payload(nil, storeX)}}, nil
 	}}

@@ -64,7 +64,7 @@ func (c *transcript) play(t *testing.T) {
 	o.Topic = c.Expect.Topics[0]
 	for _, s := range c.Steps {
 		if s.Do == "timeout" {
-			o.Repair.Silence = 100 * time.Millisecond
+			o.Repair.Silence = 500 * time.Millisecond
 		}
 	}
 	f := r.feed(o)

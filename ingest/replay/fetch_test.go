@@ -242,13 +242,13 @@ func TestFetch(t *testing.T) {
 			"done: something", []uint64{5}},
 		{"a peek at nothing", 5, func(a ask) { a.oldEnd() }, Options{Peek: true},
 			"done: ended", []uint64{5}},
-		{"no word", 5, func(a ask) { a.hang() }, Options{Silence: 50 * time.Millisecond},
+		{"no word", 5, func(a ask) { a.hang() }, Options{Silence: time.Second},
 			"done: silent", []uint64{5}},
 		{"noise is no word", 5, func(a ask) {
 			for a.ctx.Err() == nil && a.reply(nil, nil) == nil && a.reply() == nil {
 				time.Sleep(time.Millisecond)
 			}
-		}, Options{Silence: 50 * time.Millisecond}, "done: silent", []uint64{5}},
+		}, Options{Silence: time.Second}, "done: silent", []uint64{5}},
 		{"too long in all", 5, func(a ask) {
 			for a.ctx.Err() == nil {
 				a.old(1) // late, each of them
@@ -257,7 +257,7 @@ func TestFetch(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond)
 			}
-		}, Options{Total: 60 * time.Millisecond}, "done: timed_out", []uint64{5}},
+		}, Options{Total: time.Second}, "done: timed_out", []uint64{5}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

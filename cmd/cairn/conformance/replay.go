@@ -119,7 +119,7 @@ type transcriptRun struct {
 }
 
 // timeOut is how long a stream of a transcript in which nobody answers waits.
-const timeOut = 100 * time.Millisecond
+const timeOut = 500 * time.Millisecond
 
 func (r *transcriptRun) play(ctx context.Context, o Options) (err error) {
 	for _, s := range r.Steps {
