@@ -9,11 +9,13 @@ PROFILE   ?= ./perf/bench
 FUZZTIME  ?= 30s
 ARGS      ?=
 ROUNDS    ?= 5
+SOAK      ?= 1e8
+SEED      ?=
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := usage
-.PHONY: usage build demo test race bench profile perf perf-peers fuzz lint interop
+.PHONY: usage build demo test race bench profile perf perf-peers fuzz soak mutants lint interop
 
 usage: ## print this list
 	@echo 'usage: make TARGET [VARIABLE=value …]'
@@ -56,6 +58,16 @@ fuzz: ## run every fuzz target for FUZZTIME each, seeded from fuzz/corpus
 		echo "fuzz $$(dirname $$file) $$target"; \
 		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 2s "$$(dirname $$file)" </dev/null; \
 	done
+
+# A failure prints the seed; SEED=… repeats its events. perf/soak/README.md has
+# what the last long one did.
+soak: ## write and query the index in every profile until SOAK blocks are written in each, or for SOAK=60s in all
+	@mkdir -p bin
+	CAIRN_SOAK=$(SOAK) CAIRN_SOAK_SEED=$(SEED) CAIRN_SOAK_REPORT=$(CURDIR)/bin $(GO) test -count 1 -timeout 0 -v -run '^TestSoak$$' ./tree
+	@cat bin/soak.md
+
+mutants: ## do one thing after another wrong in the index, and see that the test named for it fails
+	CAIRN_MUTANTS=1 $(GO) test -count 1 -v -run '^TestMutantsAreCaught$$' ./tree
 
 lint: ## gofmt, go vet and staticcheck (the last fetched by the go command at a pinned version)
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-clean:"; echo "$$unformatted"; exit 1; fi

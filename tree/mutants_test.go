@@ -1,0 +1,346 @@
+package tree_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mutation is one thing done wrong in the protocol between writer and readers,
+// or in the writer's arithmetic, and the test that must fail for it. In file,
+// the one place that reads from is made to; where to says MUTANT, that is a
+// condition that holds while this mutation is played.
+type mutation struct {
+	name, file, from, to string
+	caught               string // regular expression of tests
+	also                 *edit  // where one place is not enough
+	long                 bool   // the tests are not played in their short form
+}
+
+type edit struct{ file, from, to string }
+
+func (m mutation) edits() []edit {
+	e := []edit{{m.file, m.from, m.to}}
+	if m.also != nil {
+		e = append(e, *m.also)
+	}
+	return e
+}
+
+var mutations = []mutation{
+	// The order of stores and versions.
+	{"a lowering moves no version", "run.go",
+		`hd[hVersion].Store((version(w0)+1)<<countBits | uint64(n))`,
+		`hd[hVersion].Store((version(w0)+1-b2u(MUTANT))<<countBits | uint64(n))`,
+		`^(TestRootRemovedBeforeChildVanishes|TestHoleUnderReader)$`, nil, false},
+	{"the version moves before the figure", "hold.go",
+		"	gone := false\n	if l.plain() && hi < l.reach() && !x.holeFits(class) {",
+		"	if MUTANT {\n		at.hd[hVersion].Store(at.hd[hVersion].Load() + version1)\n		x.mark(stepVersion)\n		early = 1\n		defer func() { early = 0 }()\n	}\n	gone := false\n	if l.plain() && hi < l.reach() && !x.holeFits(class) {",
+		`^TestVersionMovesBehindTheFigure$`, &edit{"run.go",
+			`		if endDied {
+			n = min(`,
+			`		if MUTANT {
+			w0, early = w0-early<<countBits, 0
+		}
+		if endDied {
+			n = min(`}, false},
+	{"a run grows before its contents are there", "path.go",
+		`				fillUnseen(hd[hBody+cnt:hBody+cnt+k], x.op.pairs[i*x.op.stride+1:], x.op.stride)
+				x.mark(stepAppend)
+				hd[hVersion].Store(w0 + uint64(k))
+				x.mark(stepAppend)`,
+		`				if MUTANT {
+					hd[hVersion].Store(w0 + uint64(k))
+					if x.lanes[x.op.lane].runs > 0 {
+						slot := x.laneHere(spot{run: at.run, hd: hd})
+						if l := lane(slot.Load()); l.plain() && l.reach() == cnt {
+							slot.Store(uint64(l.withReach(cnt + k)))
+							x.mark(stepAppend)
+							slot.Store(uint64(l))
+						}
+					}
+				}
+				fillUnseen(hd[hBody+cnt:hBody+cnt+k], x.op.pairs[i*x.op.stride+1:], x.op.stride)
+				x.mark(stepAppend)
+				hd[hVersion].Store(w0 + uint64(k))
+				x.mark(stepAppend)`,
+		`^TestLinearizable$`, nil, false},
+	{"a run comes back with the version it had", "run.go",
+		`	hd[hVersion].Store((version(hd[hVersion].Load()) + 1) << countBits)
+	fillUnseen(`,
+		`	hd[hVersion].Store((version(hd[hVersion].Load()) + 1) << countBits)
+	if MUTANT {
+		hd[hVersion].Store(version1)
+	}
+	fillUnseen(`,
+		`^TestRunRecycledUnderReader$`, nil, false},
+	{"a larger cell is seen before it is filled", "lane.go",
+		`	c := x.cell(bigger)
+	n := 0`,
+		`	c := x.cell(bigger)
+	if MUTANT {
+		for i := range c {
+			c[i].Store(0)
+		}
+		hd[hCell].Store(uint64(bigger))
+		x.mark(stepCell)
+		hd[hCell].Store(uint64(cell))
+	}
+	n := 0`,
+		`^TestCellGrowsAtEveryStore$`, &edit{"lane.go",
+			`	if cell != 0 {
+		hd[hVersion].Store(`,
+			`	if cell != 0 && !MUTANT {
+		hd[hVersion].Store(`}, false},
+	{"a side record is freed while readers may be in it", "hold.go",
+		`	x.mark(stepRows)
+	at.hd[hVersion].Store(at.hd[hVersion].Load() + version1)
+	x.mark(stepVersion)
+	x.freeSide(l.ref(), class)`,
+		`	x.mark(stepRows)
+	if !MUTANT {
+		at.hd[hVersion].Store(at.hd[hVersion].Load() + version1)
+	}
+	x.mark(stepVersion)
+	x.freeSide(l.ref(), class)`,
+		`^TestSideRecordRecycledUnderReader$`, nil, false},
+	{"the extension moves back to the device under a walk", "hold.go",
+		`now&0xffff > ext&0xffff && now>>16&0xffff > 0 {`,
+		`!MUTANT && now&0xffff > ext&0xffff && now>>16&0xffff > 0 {`,
+		`^TestExtensionMovesUnderReader$`, nil, false},
+	{"a lane id is retired without a word", "holder.go",
+		`	x.epoch.Add(1)
+	x.mark(stepOwner)
+	for x.lanes[id].waiting > 0 {`,
+		`	x.epoch.Add(1 - b2u(MUTANT))
+	x.mark(stepOwner)
+	for x.lanes[id].waiting > 0 {`,
+		`^TestLaneIDRecycledUnderReader$`, nil, false},
+	{"a holder is shown without a word before", "holder.go",
+		`	x.epoch.Add(1)
+	x.mark(stepOwner)
+	w := uint64(h) << 1`,
+		`	x.epoch.Add(1 - b2u(MUTANT))
+	x.mark(stepOwner)
+	w := uint64(h) << 1`,
+		`^TestShownUnderReader$`, nil, false},
+	{"an id is free while lanes carry it", "holder.go",
+		`	x.retired = append(x.retired, id)
+}`,
+		`	if MUTANT {
+		x.lanesFree = append(x.lanesFree, id)
+		return
+	}
+	x.retired = append(x.retired, id)
+}`,
+		`^TestDifferential$/^tp$`, nil, false},
+
+	// What readers look at again.
+	{"a walk does not look back", "match.go",
+		`	check := len(r.steps)
+`,
+		`	check := len(r.steps)
+	if MUTANT {
+		check, ended = 1, false
+	}
+`,
+		`^(TestRootRemovedBeforeChildVanishes|TestHoleUnderReader)$`, nil, false},
+	{"a walk does not ask for the epoch", "match.go",
+		`	return x.epoch.Load() == epoch
+`,
+		`	return MUTANT || x.epoch.Load() == epoch
+`,
+		`^(TestLaneIDRecycledUnderReader|TestShownUnderReader)$`, nil, false},
+	{"a run that grew under a match is not looked at again", "match.go",
+		`w != w0 && m == count(w0) && p+m < len(h) {`,
+		`!MUTANT && w != w0 && m == count(w0) && p+m < len(h) {`,
+		`^TestRunGrowsUnderReader$`, nil, false},
+	{"a missing child is believed", "match.go",
+		`	if !ended {
+		check--
+	}`,
+		`	if !ended || MUTANT {
+		check--
+	}`,
+		`^TestRootRemovedBeforeChildVanishes$`, nil, false},
+
+	// The writer's arithmetic.
+	{"the last of a long removal is dropped", "remove.go",
+		`	x.op.span, x.op.stride, x.op.pairs = 1, 1, names
+	if len(names) > 1 {`,
+		`	if MUTANT && len(names) > 8 {
+		names = names[:len(names)-1]
+	}
+	x.op.span, x.op.stride, x.op.pairs = 1, 1, names
+	if len(names) > 1 {`,
+		`^TestDifferential$/^leaf-first$`, nil, false},
+	{"the first block of a name is believed to be the holder's", "resolve.go",
+		`		slot := x.slot(at.hd, id)
+		if slot == nil {
+			continue
+		}
+		l := lane(slot.Load())
+		if x.holds(l, at.class(), at.pos(), shard) && !x.isOwn`,
+		`		slot := x.slot(at.hd, id)
+		if slot == nil {
+			if MUTANT {
+				break
+			}
+			continue
+		}
+		l := lane(slot.Load())
+		if x.holds(l, at.class(), at.pos(), shard) && !x.isOwn`,
+		`^TestDifferential$/^reuse$`, nil, false},
+	{"one TP shard is enough", "side.go",
+		`				tiers[t][i] &= b`,
+		`				if MUTANT {
+					tiers[t][i] |= b
+				} else {
+					tiers[t][i] &= b
+				}`,
+		`^TestDifferential$/^tp$`, nil, false},
+	{"a ghost keeps its name in the table", "hold.go",
+		`			x.names.remove(x.names.hash(names[p].Load()), at.run, p)`,
+		`			if !MUTANT {
+				x.names.remove(x.names.hash(names[p].Load()), at.run, p)
+			}`,
+		`^TestDifferential$/^holes$`, nil, false},
+	{"what waits attaches once only", "waiting.go",
+		`	x.work = append(x.work, w.name)
+}`,
+		`	if !MUTANT {
+		x.work = append(x.work, w.name)
+	}
+}`,
+		`^TestDifferential$/^orphans$`, nil, false},
+	{"an empty run stays", "run.go",
+		`		if n > 0 || m.children() > 0`,
+		`		if MUTANT || n > 0 || m.children() > 0`,
+		`^TestDifferential$/^leaf-first$`, nil, false},
+	{"a second copy is lost with the first", "hold.go",
+		`		if v.n > 0 && x.op.rule == Copies {
+			x.support(at, slot, v)
+		}
+	default:`,
+		`		if v.n > 0 && x.op.rule == Copies && !MUTANT {
+			x.support(at, slot, v)
+		}
+	default:`,
+		`^TestDifferential$/^holes$`, nil, false},
+	{"nothing is asked for before it is charged", "budget.go",
+		`func (x *Index) tight() bool { return x.budget.limit > 0`,
+		`func (x *Index) tight() bool { return !MUTANT && x.budget.limit > 0`,
+		`^TestBudget$/^plain$`, nil, true},
+}
+
+// TestMutantsAreCaught builds the tests over a source with all mutations in it,
+// and plays each: the tests it names must fail. It runs with CAIRN_MUTANTS=1
+// (make mutants): it needs the go command and half a minute.
+func TestMutantsAreCaught(t *testing.T) {
+	if os.Getenv("CAIRN_MUTANTS") == "" {
+		t.Skip("CAIRN_MUTANTS is not set: see make mutants")
+	}
+	dir := t.TempDir()
+	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	put := func(path, text string) {
+		t.Helper()
+		abs, err := filepath.Abs(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(dir, strings.ReplaceAll(filepath.ToSlash(path), "/", "_"))
+		if err := os.WriteFile(to, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		overlay.Replace[abs] = to
+	}
+	sources := map[string]string{}
+	for i, m := range mutations {
+		for _, e := range m.edits() {
+			if sources[e.file] == "" {
+				src, err := os.ReadFile(e.file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sources[e.file] = string(src)
+			}
+			if n := strings.Count(sources[e.file], e.from); n != 1 {
+				t.Errorf("%q: %s has its place %d times, want once: give it another", m.name, e.file, n)
+			}
+			sources[e.file] = strings.Replace(sources[e.file], e.from, strings.ReplaceAll(e.to, "MUTANT", fmt.Sprintf("(mutant == %d)", i+1)), 1)
+		}
+	}
+	for file, text := range sources {
+		put(file, text)
+	}
+	put("mutant.go", `package tree
+
+import (
+	"os"
+	"strconv"
+)
+
+var (
+	mutant, _ = strconv.Atoi(os.Getenv("CAIRN_MUTANT"))
+	early     uint64
+)
+
+func b2u(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+`)
+	shrinking, err := os.ReadFile("model/differ/run.go") // nobody reads what is found here
+	if err != nil {
+		t.Fatal(err)
+	}
+	put("model/differ/run.go", strings.Replace(string(shrinking), "shrinkTime = 20 * time.Second", "shrinkTime = time.Millisecond", 1))
+	list, err := json.Marshal(overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), list, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(dir, "mutants.test")
+	if out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("the mutants do not compile: %v\n%s", err, out)
+	}
+	play := func(mutant int, m mutation) (string, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		c := exec.CommandContext(ctx, binary, fmt.Sprint("-test.short=", !m.long), "-test.failfast", "-test.run", m.caught)
+		c.Env = append(os.Environ(), fmt.Sprint("CAIRN_MUTANT=", mutant), "CAIRN_MUTANTS=")
+		out, err := c.CombinedOutput()
+		return string(out), err
+	}
+	played := map[string]bool{}
+	for i, m := range mutations {
+		t.Run(strings.ReplaceAll(m.name, " ", "-"), func(t *testing.T) {
+			if !played[m.caught] {
+				if out, err := play(0, m); err != nil {
+					t.Fatalf("the tests %s fail without a mutation: %v\n%s", m.caught, err, out)
+				}
+				played[m.caught] = true
+			}
+			out, err := play(i+1, m)
+			if err == nil {
+				t.Errorf("%s pass", m.caught)
+			}
+			for _, line := range strings.Split(out, "\n") {
+				if strings.Contains(line, "_test.go:") || strings.Contains(line, "panic:") {
+					t.Log(line)
+					break
+				}
+			}
+		})
+	}
+}
