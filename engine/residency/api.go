@@ -30,7 +30,8 @@ type Control interface {
 	// rank is attached and routed. If ctx ends first everything is undone; the
 	// error, a *RegisterError, begins with ctx's, or names the rank and step
 	// that failed before. Registering the same again renews the lease and
-	// attaches again what was quarantined.
+	// attaches again what was quarantined; if that fails, the lease stays, and
+	// Lease.Out says of whom nothing is known.
 	Register(ctx context.Context, reg Registration) (Lease, error)
 	// Renew extends a lease by its TTL. ErrUnknownLease if it is gone.
 	Renew(id string) (Lease, error)

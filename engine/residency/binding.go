@@ -95,6 +95,7 @@ func (k *keeper) bind(ctx context.Context, rec *record) error {
 		}
 	default:
 		s.attaches++
+		k.scope.attaches++
 		s.note("")
 		r.touch(s)
 	}

@@ -19,6 +19,11 @@ func (r *Registry) Fault(id SlotID, generation uint64, f Fault, reason string) b
 	}
 	s.fault(f, reason)
 	s.record.failed = true
+	if f == FaultSource {
+		s.keeper.scope.fences++
+	} else {
+		s.keeper.scope.quarantines++
+	}
 	r.touch(s)
 	r.mu.Unlock()
 	r.opt.Logger.Error("fault", "owner", s.source.Owner, "generation", generation, "fault", f.String(), "reason", reason)
@@ -46,6 +51,7 @@ func (r *Registry) Ended(id SlotID, generation uint64, why error) bool {
 	}
 	s.quarantine(reason)
 	s.record.failed = true
+	s.keeper.scope.quarantines++
 	r.touch(s)
 	r.mu.Unlock()
 	r.opt.Logger.Warn("quarantined", "owner", s.source.Owner, "generation", generation, "reason", reason)

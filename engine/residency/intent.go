@@ -107,6 +107,11 @@ type Lease struct {
 	Expires time.Time
 	// Owners are those that it keeps attached, in the order of ranks.
 	Owners []OwnerID
+	// Out are those of them that are not attached and ready now. A quarantined
+	// one comes back when the same is registered again, a fenced one when the
+	// worker restarts and registers a new incarnation; one whose owner others
+	// claim, too, when they no longer do.
+	Out []OwnerID
 }
 
 // SlotID names a slot during the life of the process; no two ever share one.

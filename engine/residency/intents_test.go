@@ -185,6 +185,31 @@ func TestIntents(t *testing.T) {
 			}
 		})
 	})
+	t.Run("6.3 more: registering the same again says who is out", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, r *rig) {
+			first := registration("w1", intent("a", 1, 11))
+			r.register(first)
+			second := r.goes(t.Context(), registration("w2", intent("a", 2, 12)))
+			r.settle()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			l, err := r.Register(ctx, first)
+			if !errors.Is(err, context.DeadlineExceeded) || !slices.Equal(l.Out, []OwnerID{"a"}) {
+				t.Fatalf("%+v, %v", l, err)
+			}
+			third, fourth := r.goes(t.Context(), first), r.goes(t.Context(), first)
+			r.settle()
+			r.release("w1")
+			for _, done := range []chan error{third, fourth} {
+				if err := <-done; !errors.Is(err, ErrReleased) {
+					t.Fatal(err)
+				}
+			}
+			if err := <-second; err != nil {
+				t.Fatal(err)
+			}
+		})
+	})
 	t.Run("6.3 more: not waited for if so configured", func(t *testing.T) {
 		inBubbleOf(t, Options{AmbiguityWait: -1}, 2, func(t *testing.T, r *rig) {
 			r.register(registration("w1", intent("a", 1, 11)))
@@ -389,7 +414,24 @@ func TestIntents(t *testing.T) {
 			if s := r.slotOf("a"); s.Lease != "w1" || s.LeaseAge != 3*time.Second || s.Attaches != 1 || s.Attachment.Incarnation != 11 {
 				t.Fatalf("%+v", s)
 			}
-			if l := r.Leases(); len(l) != 2 || l[0].ID != "w1" || !l[0].Complete || l[0].Age != 3*time.Second {
+			r.Ended(r.slotOf("a").Source.Slot, 1, nil)
+			r.settle()
+			if h := r.Hosts()[0]; h.Attaches != 3 || h.Fences != 1 || h.Quarantines != 1 {
+				t.Fatalf("%+v", h)
+			}
+			for id, out := range map[string]OwnerID{"w1": "a", "w3": "c"} { // what a renewal tells the worker
+				if l, err := r.Renew(id); err != nil || !slices.Equal(l.Out, []OwnerID{out}) {
+					t.Fatalf("%+v, %v", l, err)
+				}
+			}
+			if _, err := r.Register(t.Context(), registration("w1", durable(intent("a", 1, 11)))); err != nil {
+				t.Fatal(err)
+			}
+			if l, err := r.Renew("w1"); err != nil || len(l.Out) > 0 {
+				t.Fatalf("%+v, %v", l, err)
+			}
+			time.Sleep(3 * time.Second)
+			if l := r.Leases(); len(l) != 2 || l[0].ID != "w1" || !l[0].Complete || l[0].Age != 6*time.Second {
 				t.Fatalf("%+v", l)
 			}
 		})

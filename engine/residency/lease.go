@@ -35,6 +35,9 @@ func (l *lease) public() Lease {
 	p := Lease{ID: l.ID, Scope: l.Scope, Expires: l.expires}
 	for _, rec := range l.records {
 		p.Owners = append(p.Owners, rec.Owner)
+		if s := rec.keeper.slot; s == nil || !s.serves(rec) {
+			p.Out = append(p.Out, rec.Owner)
+		}
 	}
 	return p
 }

@@ -249,11 +249,14 @@ func (r *Registry) start(ctx context.Context, l *lease) {
 // await waits until an intent is served, and bounds how long it may be one of
 // several.
 func (r *Registry) await(ctx context.Context, rec *record) error {
+	r.mu.Lock()
+	served := rec.served
+	r.mu.Unlock()
 	patience := time.NewTimer(max(r.opt.AmbiguityWait, 0))
 	defer patience.Stop()
 	for {
 		select {
-		case <-rec.served:
+		case <-served:
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			return rec.err
@@ -361,8 +364,9 @@ func (r *Registry) handOver(ctx context.Context, l *lease) (Lease, error) {
 
 var errLate = errors.New("residency: not all of it was undone in time")
 
-// again renews a lease that was registered once more, and tries what was
-// refused or quarantined anew.
+// again renews a lease that was registered once more, and waits until those of
+// its owners that are out are attached anew. If one is not, the lease is held
+// all the same.
 func (r *Registry) again(ctx context.Context, l *lease) (Lease, error) {
 	r.mu.Lock()
 	if !l.live() {
@@ -371,18 +375,26 @@ func (r *Registry) again(ctx context.Context, l *lease) (Lease, error) {
 	}
 	l.renewals++
 	r.renew(l)
-	public := l.public()
 	for _, rec := range l.records {
-		if rec.failed {
-			rec.failed, rec.err, rec.served = false, nil, make(chan struct{})
+		if s := rec.keeper.slot; rec.failed || s == nil || !s.serves(rec) {
+			rec.failed = false
+			select {
+			case <-rec.served:
+				rec.err, rec.served = nil, make(chan struct{})
+			default: // somebody waits for it already
+			}
 			rec.keeper.wake()
 		}
 	}
 	r.mu.Unlock()
+	var failed error
 	for _, rec := range l.records {
 		if err := r.await(ctx, rec); err != nil {
-			return public, &RegisterError{ID: l.ID, First: &RankError{Rank: rec.Worker.Rank, Owner: rec.Owner, Err: err}}
+			failed = &RegisterError{ID: l.ID, First: &RankError{Rank: rec.Worker.Rank, Owner: rec.Owner, Err: err}}
+			break
 		}
 	}
-	return public, nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return l.public(), failed
 }

@@ -79,15 +79,16 @@ var _ Control = (*Registry)(nil)
 
 // scope is one control scope and its host.
 type scope struct {
-	host      Host
-	doubt     error
-	withdrawn error               // why it ended; nil while it serves
-	keepers   map[OwnerID]*keeper // each takes one slot
-	intents   map[uint64]*record  // by incarnation
-	sockets   publishers
-	rejected  uint64
-	leases    int
-	empty     chan struct{} // closed when it is withdrawn and nothing of it is left
+	host                          Host
+	doubt                         error
+	withdrawn                     error               // why it ended; nil while it serves
+	keepers                       map[OwnerID]*keeper // each takes one slot
+	intents                       map[uint64]*record  // by incarnation
+	sockets                       publishers
+	rejected                      uint64
+	attaches, fences, quarantines uint64
+	leases                        int
+	empty                         chan struct{} // closed when it is withdrawn and nothing of it is left
 }
 
 // New makes a registry without scopes.
@@ -331,7 +332,8 @@ func (r *Registry) Hosts() []HostStatus {
 	for _, name := range slices.Sorted(maps.Keys(r.scopes)) {
 		s := r.scopes[name]
 		st := HostStatus{Host: s.host, Healthy: s.doubt == nil && s.withdrawn == nil,
-			Publishers: s.sockets.open(), CapacityRejected: s.rejected}
+			Publishers: s.sockets.open(), CapacityRejected: s.rejected,
+			Attaches: s.attaches, Fences: s.fences, Quarantines: s.quarantines}
 		for _, err := range []error{s.doubt, s.withdrawn} {
 			if err != nil {
 				st.Error = err.Error()

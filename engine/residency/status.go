@@ -94,6 +94,9 @@ type HostStatus struct {
 	Publishers int
 	// CapacityRejected counts owners that found no free slot.
 	CapacityRejected uint64
+	// Attaches counts generations that became ready, Fences and Quarantines what
+	// ended them other than a detach.
+	Attaches, Fences, Quarantines uint64
 }
 
 // LeaseStatus describes one registration.
