@@ -172,7 +172,7 @@ func (d *dumper) arrange(e *Engine) {
 
 func (d *dumper) write(out *bufio.Writer) {
 	fmt.Fprintf(out, "cairn dump %d %s\n", DumpVersion, content.Scheme)
-	f := 0
+	told := map[*source]bool{}
 	for i, n := 0, 0; i < len(d.holders); i++ {
 		h := d.holders[i]
 		end := n
@@ -190,18 +190,29 @@ func (d *dumper) write(out *bufio.Writer) {
 		fmt.Fprintf(out, "holder %s %s model=%s policy=%s tp=%d blocks=%d waiting=%d\n",
 			who, h.domain, word(h.src.spec.Model), policy, h.src.tp(), end-n-waiting, waiting)
 		// The streams of a source stand behind its first holder's line.
-		if i == 0 || d.holders[i-1].src != h.src {
-			for ; f < len(d.feeds) && d.feeds[f].src == h.src; f++ {
-				applied := "none"
-				if p := d.applied[f]; p.Any {
-					applied = strconv.FormatUint(p.Seq, 10)
-				}
-				fmt.Fprintf(out, "stream %s %d tp=%d applied=%s\n", word(h.src.spec.ID), d.feeds[f].rank, d.feeds[f].tp, applied)
-			}
+		if !told[h.src] {
+			told[h.src] = true
+			d.streams(out, h.src)
 		}
 		for ; n < end; n++ {
 			d.row(out, who, h.domain, &d.rows[n])
 		}
+	}
+}
+
+// streams writes the lines of a source's streams.
+func (d *dumper) streams(out *bufio.Writer, src *source) {
+	at, _ := slices.BinarySearchFunc(d.feeds, src.spec.ID, func(f *feed, id string) int { return cmp.Compare(f.src.spec.ID, id) })
+	for ; at < len(d.feeds) && d.feeds[at].src.spec.ID == src.spec.ID; at++ {
+		f := d.feeds[at]
+		if f.src != src {
+			continue
+		}
+		applied := "none"
+		if p := d.applied[at]; p.Any {
+			applied = strconv.FormatUint(p.Seq, 10)
+		}
+		fmt.Fprintf(out, "stream %s %d tp=%d applied=%s\n", word(src.spec.ID), f.rank, f.tp, applied)
 	}
 }
 
