@@ -19,7 +19,6 @@ type asker struct {
 	below bool // under-counts are wrong, too
 	seen  []uint32
 	turn  uint32
-	names []uint64
 
 	asked, units, judged, loose int64
 }

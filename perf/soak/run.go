@@ -42,10 +42,6 @@ const burst = 64
 // each manner of drain was used once.
 const growth = 1.25
 
-// fairness is how far the shares of holders that want equally much may lie from
-// their mean.
-const fairness = 0.05
-
 // Run soaks an index. The error says what was wrong first; the report is valid
 // in any case.
 func Run(o Options) (*Report, error) {
