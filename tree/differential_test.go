@@ -12,8 +12,17 @@ import (
 // newIndex makes a seeded index, so that a failure comes back.
 func newIndex() tree.Interface { return tree.New(tree.Options{Seed: 1}) }
 
-// invariants checks what the index promises itself.
-func invariants(ix tree.Interface) error { return ix.(*tree.Index).Check() }
+// invariants checks what the index promises itself, and that one that is empty
+// has nothing left.
+func invariants(ix tree.Interface) error {
+	x := ix.(*tree.Index)
+	if st := x.Stats(); st.Residencies == 0 && st.Names == 0 && st.Waiting == 0 && st.Deferred == 0 {
+		if left := x.Left(); len(left) > 0 {
+			return fmt.Errorf("empty, but there are %v", left)
+		}
+	}
+	return x.Check()
+}
 
 // TestDifferential drives the index and the reference model through the same
 // random events and compares every answer. A failure prints the shortest list
@@ -34,7 +43,7 @@ func TestDifferential(t *testing.T) {
 			t.Run("seed", func(t *testing.T) {
 				for seed := 1; seed <= seeds; seed++ {
 					t.Run(fmt.Sprint(seed), func(t *testing.T) {
-						f := differ.Run(t, newIndex, p, uint64(seed), ops, differ.Options{Check: invariants, CheckEvery: 50})
+						f := differ.Run(t, newIndex, p, uint64(seed), ops, differ.Options{Check: invariants, CheckEvery: 50, Counters: true})
 						given.Add(int64(f.NamesGiven))
 						held.Add(int64(f.NamesHeld))
 					})

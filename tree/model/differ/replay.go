@@ -18,6 +18,10 @@ type Options struct {
 	Check func(tree.Interface) error
 	// CheckEvery calls Check only at every so many ops (0 and 1: every op).
 	CheckEvery int
+	// Counters compares whole outcomes, not their reasons alone, of every event
+	// that gives no name another meaning and before the first one that waits:
+	// how those are counted is up to the index.
+	Counters bool
 	// Hang is how long one op may take; 0: two minutes.
 	Hang time.Duration
 }
@@ -91,6 +95,9 @@ type player struct {
 	labels  map[int]pair
 	label   map[tree.Holder]int // of the index's holders
 	figures Figures
+
+	counters bool // compare them
+	waited   bool // some block has waited since all was empty
 }
 
 func replay(newIndex func() tree.Interface, ops []Op, o Options, at *atomic.Int64) (f Figures, fail *Failure) {
@@ -104,6 +111,7 @@ func replay(newIndex func() tree.Interface, ops []Op, o Options, at *atomic.Int6
 	p := &player{
 		model: m, index: ix, mr: m.NewReader(), ir: ix.NewReader(),
 		labels: map[int]pair{Nobody: {}}, label: map[tree.Holder]int{},
+		counters: o.Counters,
 	}
 	for ; i < len(ops); i++ {
 		at.Store(int64(i))
@@ -137,10 +145,14 @@ func (p *player) play(o *Op) error {
 		return nil // a label twice, or never: not a list of ours, but a legal one
 	}
 	want, got := apply(p.model, h.want, o), apply(p.index, h.got, o)
-	// The counters of an outcome depend on how an index goes about an event;
+	// Some counters of an outcome depend on how an index goes about an event;
 	// whether it takes the event does not.
 	if want.Reason != got.Reason {
 		return fmt.Errorf("reason %d, want %d", got.Reason, want.Reason)
+	}
+	p.waited = p.waited || want.Waiting > 0
+	if p.counters && want != got && want.Moved == 0 && !p.waited {
+		return fmt.Errorf("outcome %+v, want %+v", got, want)
 	}
 	return nil
 }
@@ -284,6 +296,7 @@ func (p *player) drain() error {
 			return fmt.Errorf("deferred work does not end: Step is true for ever")
 		}
 	}
+	p.waited = false
 	st, want := p.index.Stats(), p.model.Stats()
 	if st.Holders != want.Holders {
 		return fmt.Errorf("after a drain %d holders, want %d", st.Holders, want.Holders)
