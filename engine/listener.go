@@ -303,6 +303,7 @@ func (s *source) admit(ctx context.Context, f *feed) error {
 		return ErrClosed
 	}
 	s.feeds = append(slices.Clone(s.feeds), f)
+	s.show()
 	s.work.Go(f.run)
 	return nil
 }

@@ -22,10 +22,11 @@ type source struct {
 	spec    Source
 	shard   int
 	role    hint.Role
-	carrier hint.Carrier // where it wants its hints
-	owned   bool         // has a cache owner; the worker is in state-agent mode
-	feeds   []*feed      // by rank and TP shard; replaced whole, under control: see streams
-	listed  bool         // ranks are known when they are met, not by number
+	carrier hint.Carrier            // where it wants its hints
+	owned   bool                    // has a cache owner; the worker is in state-agent mode
+	feeds   []*feed                 // by rank and TP shard; replaced whole, under control: see streams
+	shown   atomic.Pointer[[]*feed] // feeds of a source that gets more while it is in views
+	listed  bool                    // ranks are known when they are met, not by number
 
 	// Of what owners attach at run time; see plane.
 	registered bool // the registry keeps it
@@ -176,6 +177,9 @@ func (e *Engine) start(ctx context.Context, s *source, ranks []int, dial func(*f
 			s.feeds = append(s.feeds, f)
 		}
 	}
+	if s.listed {
+		s.show()
+	}
 	for _, r := range ranks {
 		for _, d := range s.domains() {
 			if _, err := s.addHolder(ctx, r, d, s.group(r)); err != nil {
@@ -210,10 +214,19 @@ func (s *source) group(rank int) []*feed {
 	return all[i : i+s.tp()]
 }
 
-// streams returns the source's streams, of which a listener may make more.
+// show lets streams see the feeds there are now. The caller is the only one who
+// makes more.
+func (s *source) show() {
+	feeds := s.feeds
+	s.shown.Store(&feeds)
+}
+
+// streams returns the source's streams, of which a listener may make more. It
+// takes no lock: queries ask.
 func (s *source) streams() []*feed {
-	s.engine.control.Lock()
-	defer s.engine.control.Unlock()
+	if s.listed {
+		return *s.shown.Load()
+	}
 	return s.feeds
 }
 
