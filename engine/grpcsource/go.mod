@@ -1,4 +1,4 @@
-module github.com/cairn-kv/cairn/grpcsource
+module github.com/cairn-kv/cairn/engine/grpcsource
 
 go 1.26.0
 
@@ -27,4 +27,4 @@ require (
 	lukechampine.com/blake3 v1.4.1 // indirect
 )
 
-replace github.com/cairn-kv/cairn => ..
+replace github.com/cairn-kv/cairn => ../..
