@@ -34,6 +34,12 @@ const (
 //	kvcr on the device tier: rejected     cache-owner fault, on any tier but host
 //	                                        and disk, or of another block size
 //	2⁶⁴-1: dropped                        the cursor is exhausted: fenced
+//	a repair finds another process: what  engine-local fenced, durable: the
+//	  was learnt is given up for its         stream ends
+//	  history
+//
+// With [Options].Repair a gap is repaired before it is a loss, as for plain
+// streams; a regression never is, and ends a repair that is under way.
 //
 // A stream that ends so, or faults, has said so in its standings before Run
 // returns, an *EndError.
@@ -56,6 +62,10 @@ type Attached struct {
 	// Linked, if set, is called on the stream's goroutine when a link is up and
 	// when it ends.
 	Linked func(up bool)
+	// Repairing, if set, is called on the stream's goroutine when a repair has
+	// hidden both domains, and, once it is over and the stream goes on, with the
+	// sequence whose batch, when it is applied, ends it.
+	Repairing func(under bool, seq uint64)
 }
 
 // Fault says who of an attachment is at fault.
@@ -134,12 +144,13 @@ func (l *watchedLink) Close() error {
 }
 
 // strict judges a sequence anew for an attached stream: it knows no other
-// process, and perhaps where it begins.
-func (s *Stream) strict(v seq.Verdict, first bool) (_ seq.Verdict, cause Cause) {
+// process, and perhaps where it begins. again says that the live socket was as
+// far before; what only a replay was quicker with is a duplicate.
+func (s *Stream) strict(v seq.Verdict, first, again bool) (_ seq.Verdict, cause Cause) {
 	a := s.opt.Attached
 	switch {
 	case a == nil:
-	case v.Kind == seq.Restart, v.Kind == seq.Duplicate:
+	case v.Kind == seq.Restart, again:
 		return seq.Verdict{Kind: seq.Gap, Missing: 1}, CauseRegression
 	case first && v.Kind == seq.Gap && a.FirstAtStart:
 		return v, CauseGap
@@ -174,6 +185,33 @@ func (s *Stream) broken(err error) error {
 		return nil
 	}
 	return s.end(CauseTooBig, err)
+}
+
+// hides tells who keeps the attachment that a repair hides both domains, or,
+// with the sequence that ends it, that it is over.
+func (s *Stream) hides(under bool, seq uint64) {
+	if a := s.opt.Attached; a != nil && a.Repairing != nil {
+		a.Repairing(under, seq)
+	}
+}
+
+// regressed ends a repair at a message below the last one: on a topic of its
+// own that is never repaired. What is held is part of the loss.
+func (s *Stream) regressed(n uint64) {
+	if s.repair.active {
+		s.counters.add(failRegression, 1)
+		s.endRepair()
+		s.hides(false, n)
+	}
+}
+
+// foreign ends an attachment whose publisher is another process: it belongs to
+// one for good.
+func (s *Stream) foreign(ctx context.Context) error {
+	if s.opt.Pool == PoolEngineLocal {
+		return s.fence(ctx, CauseStranger)
+	}
+	return s.end(CauseStranger, nil)
 }
 
 // end takes the worker out, and the owner with it unless its pool outlives the

@@ -154,6 +154,9 @@ func (s *Stream) lookedUp(ctx context.Context, e *errand, done *replay.Item) err
 	case replay.Something:
 		return s.behind(ctx, e)
 	case replay.Stranger, replay.Unvouched:
+		if done.Outcome == replay.Unvouched && s.opt.Attached != nil && e.kind == forVouch {
+			break // its live sequence goes on, on a topic of its own
+		}
 		s.beginRepair(CauseGap)
 		return s.anew(ctx)
 	}

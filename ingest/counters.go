@@ -46,6 +46,7 @@ const (
 	failCooldown
 	failSnapshot
 	failStranger
+	failRegression
 	failHistory
 
 	dropFrameCount
@@ -112,6 +113,7 @@ var countNames = [numCounts]Label{
 	failCooldown:     {"repairs_failed", "cooldown"},
 	failSnapshot:     {"repairs_failed", "snapshot"},
 	failStranger:     {"repairs_failed", "stranger"},
+	failRegression:   {"repairs_failed", "regression"},
 	failHistory:      {"repairs_failed", "history"},
 
 	dropFrameCount:   {"messages_dropped", "frame_count"},

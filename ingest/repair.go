@@ -125,8 +125,8 @@ func newBudget(cooldown time.Duration) budget {
 	return budget{cooldown: cooldown, hand: repairsInHand}
 }
 
-// take takes one repair, or says how long there is none.
-func (b *budget) take(now time.Time) (wait time.Duration, ok bool) {
+// earn adds what was earned since.
+func (b *budget) earn(now time.Time) {
 	if !b.at.IsZero() && b.cooldown > 0 {
 		b.hand = min(repairsInHand, b.hand+float64(now.Sub(b.at))/float64(b.cooldown))
 	}
@@ -134,6 +134,17 @@ func (b *budget) take(now time.Time) (wait time.Duration, ok bool) {
 		b.hand = repairsInHand
 	}
 	b.at = now
+}
+
+// refuses reports whether a repair has failed so lately that none may begin.
+func (b *budget) refuses(now time.Time) bool {
+	b.earn(now)
+	return b.failed && b.hand < 1
+}
+
+// take takes one repair, or says how long there is none.
+func (b *budget) take(now time.Time) (wait time.Duration, ok bool) {
+	b.earn(now)
 	if b.hand >= 1 {
 		b.hand--
 		b.failed = false

@@ -444,6 +444,40 @@ func TestAGapBehindAFailedRepairIsALossAtOnce(t *testing.T) {
 	if got := f.counted("repairs_failed", "cooldown"); got != 1 {
 		t.Errorf("%d repairs refused, want 1", got)
 	}
+	if got := f.counted("unrecovered_batches", ""); got != 2 {
+		t.Errorf("%d batches unrecovered, want 2", got)
+	}
+	// Nor does it say that it asks, or that it repairs: a publisher that drops in
+	// bursts would flood the log.
+	asks, repairs := 0, 0
+	for range len(f.logs) {
+		switch got := <-f.logs; got {
+		case "batches are missing, asking for them":
+			asks++
+		case "state worker repairing gap":
+			repairs++
+		}
+	}
+	if asks != 1 || repairs != 1 {
+		t.Errorf("%d times it logged that it asks and %d times that it repairs, want 1 and 1", asks, repairs)
+	}
+}
+
+// A process that is joined late says repairing while it is asked for its
+// beginning, also to who has only seen the one before.
+func TestALateRestartSaysRepairing(t *testing.T) {
+	r := newRig(t, 0)
+	p := newReplayer(t)
+	f := r.feed(repairing(p.Addr()))
+	f.live(0, chain(0))
+	f.live(1, chain(1))
+	f.live(2, chain(2))
+	f.wait(2)
+	f.live(1, storeX)
+	a := p.asked(0)
+	f.state(Worker, Repairing, CauseLateJoin)
+	a.batch(0).batch(1, storeX).end()
+	f.becomes(Worker, Exact, "")
 }
 
 // The bounds of residency.md §9.2 are the defaults.

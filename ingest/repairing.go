@@ -35,6 +35,9 @@ type repair struct {
 	// tried: the snapshot was asked for; late: because the replay begins too
 	// late, so what it has is second best.
 	tried, late bool
+	// alien: an attached stream's publisher is not the process we know. Only a
+	// snapshot can help.
+	alien bool
 
 	left     time.Duration // of Repair.Total
 	progress time.Time     // when something was brought last
@@ -55,6 +58,7 @@ func (s *Stream) beginRepair(cause Cause) {
 		}
 		s.set(d, &standing{state: Repairing, cause: cause})
 	}
+	s.hides(true, 0)
 }
 
 // schedule asks for what is missing as soon as the stream may.
@@ -320,7 +324,8 @@ func (s *Stream) anew(ctx context.Context) error {
 	r := &s.repair
 	s.dismiss()
 	if s.opt.Attached != nil {
-		return s.failRepair(ctx, failStranger) // it belongs to one process for good
+		r.alien = true
+		return s.failRepair(ctx, failStranger)
 	}
 	s.log.Info("the publisher is another process, or cannot be told from one", "seq", s.seq)
 	s.tapRestarted()
@@ -331,7 +336,7 @@ func (s *Stream) anew(ctx context.Context) error {
 		s.machine.Heard(h.batches[n-1].seq)
 	}
 	left, tried := r.left, r.tried
-	if err := s.restart(ctx, true); err != nil {
+	if err := s.restart(ctx, true, true); err != nil {
 		return err
 	}
 	r.held, r.toEnd, r.left, r.tried = h, len(h.batches) == 0, left, tried
@@ -366,6 +371,9 @@ func (s *Stream) failRepair(ctx context.Context, why failure) error {
 // before and between what is held.
 func (s *Stream) surrender(ctx context.Context) error {
 	r := &s.repair
+	if r.alien {
+		return s.foreign(ctx)
+	}
 	for r.active {
 		n, ok := r.held.first()
 		if !ok {
@@ -425,6 +433,7 @@ func (s *Stream) finishRepair() {
 		s.counters.add(repairsPartial, 1)
 	}
 	s.endRepair()
+	s.hides(false, s.seq)
 }
 
 // entire reports whether nothing is missing in a domain since it was last made

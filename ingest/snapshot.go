@@ -81,7 +81,7 @@ func (s *Stream) restored(ctx context.Context, state *Snapshot, done *replay.Ite
 	s.seq = state.Watermark
 	s.mark = mark{}
 	s.proven = true // whoever it is: nothing is left of what was known before
-	r.causes = [NumDomains]Cause{}
+	r.causes, r.alien = [NumDomains]Cause{}, false
 	for d := range NumDomains {
 		s.spoil(d, false)
 	}

@@ -91,12 +91,11 @@ func (s *Stream) spoil(d Domain, lossy bool) {
 	}
 }
 
-// restart begins the history of a new process with the batch at hand; late
-// says that it is not the first of it.
-func (s *Stream) restart(ctx context.Context, late bool) error {
+// restart begins the history of a new process with the batch at hand. late says
+// that it is not the first of it; awaiting, that what came before is asked for,
+// so that it is no loss yet.
+func (s *Stream) restart(ctx context.Context, late, awaiting bool) error {
 	s.counters.add(countRestarts, 1)
-	// Late, what was missed may be had by replay: then it is no loss yet.
-	awaiting := late && s.opt.Repair.possible()
 	if late && !awaiting {
 		s.counters.add(countLosses, 1)
 	}
@@ -110,6 +109,9 @@ func (s *Stream) restart(ctx context.Context, late bool) error {
 	s.proven = true // there is no history that it would have to be the process of
 	s.incarnation++
 	if awaiting {
+		if short == Connecting {
+			short = Repairing // it was heard of; it is what it missed that it waits for
+		}
 		s.awaits(short)
 		s.beginRepair(CauseLateJoin)
 		s.repair.causes = [NumDomains]Cause{}

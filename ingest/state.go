@@ -48,6 +48,7 @@ const (
 	// Of attached streams.
 	CauseRegression    Cause = "regression"     // a sequence below the last one
 	CauseExhausted     Cause = "exhausted"      // no sequence is left
+	CauseStranger      Cause = "stranger"       // another process answers in the publisher's place
 	CauseFrames        Cause = "frames"         // a message of other frames than a batch has
 	CauseTooBig        Cause = "too_big"        // a message or event over its limit
 	CauseRank          Cause = "rank"           // a batch of another rank than the slot's

@@ -311,17 +311,15 @@ func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []b
 	} else {
 		v = s.machine.Observe(n)
 	}
-	switch v.Kind {
-	case seq.Refused:
+	if v.Kind == seq.Refused {
 		s.counters.add(dropEndMarker, 1)
 		return s.exhausted(ctx)
-	case seq.Duplicate:
-		if s.opt.Attached == nil {
-			s.counters.add(dropDuplicate, 1)
-			return nil
-		}
 	}
-	v, lost := s.strict(v, first)
+	v, lost := s.strict(v, first, any && n <= last)
+	if v.Kind == seq.Duplicate {
+		s.counters.add(dropDuplicate, 1)
+		return nil
+	}
 	s.lastSeq.Store(n)
 	s.received.Store(true)
 	if missing := v.Missing; missing > 0 {
@@ -343,7 +341,7 @@ func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []b
 	}
 	switch {
 	case v.Kind == seq.Restart:
-		if err := s.restart(ctx, v.Missing > 0); err != nil {
+		if err := s.restart(ctx, v.Missing > 0, false); err != nil {
 			return err
 		}
 	case s.fenced:
@@ -368,6 +366,17 @@ func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []b
 	return s.apply(ctx, now, payload)
 }
 
+// cooling reports whether so many missing batches are a loss at once, because a
+// repair has failed so lately that nobody is asked, and counts it.
+func (s *Stream) cooling(now time.Time, missing uint64) bool {
+	if !s.budget.refuses(now) {
+		return false
+	}
+	s.counters.add(failCooldown, 1)
+	s.counters.add(countUnrecovered, missing)
+	return true
+}
+
 // repairs takes a message into a repair, if there is one or must be one.
 func (s *Stream) repairs(ctx context.Context, now time.Time, v seq.Verdict, lost Cause, n uint64, payload []byte) (done bool, err error) {
 	switch {
@@ -376,13 +385,16 @@ func (s *Stream) repairs(ctx context.Context, now time.Time, v seq.Verdict, lost
 			s.endRepair()
 		}
 		s.dismiss()
-		if v.Missing == 0 || !s.opt.Repair.possible() {
+		if v.Missing == 0 || !s.opt.Repair.possible() || s.cooling(now, v.Missing) {
 			return false, nil
 		}
-		if err := s.restart(ctx, true); err != nil {
+		if err := s.restart(ctx, true, true); err != nil {
 			return true, err
 		}
-	case s.fenced || lost == CauseRegression:
+	case s.fenced:
+		return false, nil
+	case lost == CauseRegression:
+		s.regressed(n)
 		return false, nil
 	case s.repair.active:
 		return true, s.missed(ctx, now, v, n, payload)
@@ -393,6 +405,9 @@ func (s *Stream) repairs(ctx context.Context, now time.Time, v seq.Verdict, lost
 				s.dismiss()
 			}
 		}
+		return false, nil
+	case s.cooling(now, v.Missing):
+		s.dismiss() // whatever it finds is lost by now
 		return false, nil
 	default:
 		cause := lost
