@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, out, notes io.Writer) error {
 	if err != nil {
 		return err
 	}
-	m := &match{window: *window, rounds: *rounds, notes: notes, command: "go run ./perf/run " + strings.Join(args, " ")}
+	m := &match{window: *window, rounds: *rounds, notes: notes, command: "go run ./perf/run " + strings.Join(args, " "), commit: commit()}
 	if err := os.MkdirAll(filepath.Join(*dir, "corpora"), 0o755); err != nil {
 		return err
 	}

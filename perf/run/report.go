@@ -112,7 +112,7 @@ func (m *match) write(dir string, out io.Writer) error {
 
 func (m *match) summary() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "`%s` at %s, %s, %s, %d processors, %s\n", strings.TrimSpace(m.command), commit(), time.Now().UTC().Format("2006-01-02 15:04 MST"), runtime.Version(), runtime.NumCPU(), processor())
+	fmt.Fprintf(&b, "`%s` at %s, %s, %s, %d processors, %s\n", strings.TrimSpace(m.command), m.commit, time.Now().UTC().Format("2006-01-02 15:04 MST"), runtime.Version(), runtime.NumCPU(), processor())
 	for _, c := range overview {
 		m.across(&b, c)
 	}

@@ -35,6 +35,7 @@ type match struct {
 	window      float64
 	notes       io.Writer
 	command     string
+	commit      string // when it began
 	results     []played
 }
 
