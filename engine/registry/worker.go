@@ -170,7 +170,7 @@ func (w *Worker) intents(h residency.Host) []residency.Intent {
 			TargetHost: w.target(h), Producer: w.Producer, Incarnation: r.Incarnation,
 			Owner: residency.OwnerID(r.Owner.String()), Worker: residency.Worker{ID: w.WorkerID, Rank: r.Rank},
 			Model: w.Model, KVStateEndpoint: w.StateEndpoint, Domain: w.domain(r).String(), BlockSize: int(w.BlockSize),
-			Protocol: residencyProtocols[w.Protocol], Endpoints: slices.Clone(r.Endpoints), Topic: r.Topic,
+			Protocol: w.Protocol, Endpoints: slices.Clone(r.Endpoints), Topic: r.Topic,
 			ImageToken: w.ImageToken, VideoToken: w.VideoToken,
 		}
 		if w.WorkerType != "" {
@@ -185,12 +185,6 @@ func (w *Worker) target(h residency.Host) uint64 {
 		return w.TargetHost
 	}
 	return h.Instance
-}
-
-var residencyProtocols = [...]residency.Protocol{
-	identity.Framework:     residency.FrameworkV1,
-	identity.VLLMResidency: residency.VLLMResidencyV1,
-	identity.HiCache:       residency.HiCacheV1,
 }
 
 // admit judges the worker's intents at their host.

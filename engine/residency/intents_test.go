@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cairn-kv/cairn/engine/identity"
 )
 
 // TestIntents holds §6: what follows from the live intents of an owner.
@@ -516,9 +518,14 @@ func TestRegistrationIsChecked(t *testing.T) {
 			owned  bool
 			parsed bool
 		}{{"vllm_residency_v1", true, true}, {"sglang_hicache_v1", true, true}, {"sglang_hi_cache_v1", true, true}, {"framework_v1", false, true}, {"other", false, false}} {
-			p, err := ParseProtocol(c.wire)
-			if (err == nil) != c.parsed || p.Owned() != c.owned {
-				t.Errorf("%s: %v, %v", c.wire, p, err)
+			p, ok := identity.ParseProtocol(c.wire)
+			if ok != c.parsed || p.Owned() != c.owned {
+				t.Errorf("%s: %v, %v", c.wire, p, ok)
+			}
+			g := registration("w1", intent("a", 1, 11))
+			g.Intents[0].Protocol = p
+			if err := g.check(); (err == nil) != c.owned {
+				t.Errorf("%s: a registration with it: %v", c.wire, err)
 			}
 		}
 	})

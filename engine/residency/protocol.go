@@ -2,60 +2,24 @@ package residency
 
 import (
 	"errors"
-	"strings"
+
+	"github.com/cairn-kv/cairn/engine/identity"
 )
 
 // Protocol is an ingress protocol: what a raw stream's word covers, and how long
-// the cache owner's inventory lives.
-type Protocol uint8
+// the cache owner's inventory lives. Its spellings stand in package identity.
+type Protocol = identity.Protocol
 
 const (
 	// FrameworkV1 is a plain engine stream without owned residency. No slot
 	// accepts it.
-	FrameworkV1 Protocol = iota
+	FrameworkV1 = identity.Framework
 	// VLLMResidencyV1 is durable and advisory: a guard process keeps the pool
 	// across restarts of the engine.
-	VLLMResidencyV1
+	VLLMResidencyV1 = identity.VLLMResidency
 	// HiCacheV1 is engine-local: the pool's memory dies with the engine.
-	HiCacheV1
-	numProtocols
+	HiCacheV1 = identity.HiCache
 )
-
-// protocolSpellings are the wire values, the canonical one first. Which one
-// HiCache builds send is not certain, so both are taken.
-var protocolSpellings = [numProtocols][]string{
-	FrameworkV1:     {"framework_v1"},
-	VLLMResidencyV1: {"vllm_residency_v1"},
-	HiCacheV1:       {"sglang_hicache_v1", "sglang_hi_cache_v1"},
-}
-
-// ParseProtocol reads a wire value. The error names the accepted ones.
-func ParseProtocol(s string) (Protocol, error) {
-	var all []string
-	for p, spellings := range protocolSpellings {
-		for _, known := range spellings {
-			if s == known {
-				return Protocol(p), nil
-			}
-			all = append(all, known)
-		}
-	}
-	return 0, &FieldError{Field: "ingress_protocol", Value: s, Want: "one of " + strings.Join(all, ", ")}
-}
-
-// String returns the canonical wire value.
-func (p Protocol) String() string {
-	if p < numProtocols {
-		return protocolSpellings[p][0]
-	}
-	return "unknown"
-}
-
-// Owned reports whether there is a cache owner beside the worker.
-func (p Protocol) Owned() bool { return p == VLLMResidencyV1 || p == HiCacheV1 }
-
-// EngineLocal reports whether the cache owner's inventory ends with its engine.
-func (p Protocol) EngineLocal() bool { return p == HiCacheV1 }
 
 // Domains is a set of residency domains.
 type Domains uint8

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/cairn-kv/cairn/engine/identity"
 )
 
 // Register implements Control.
@@ -60,7 +63,7 @@ func (reg *Registration) check() error {
 		case n.Owner == "":
 			return bad(at+"cache_owner_id", "", "an owner")
 		case !n.Protocol.Owned():
-			return bad(at+"ingress_protocol", n.Protocol.String(), "a protocol with owned residency: "+VLLMResidencyV1.String()+" or "+HiCacheV1.String())
+			return bad(at+"ingress_protocol", n.Protocol.String(), "a protocol with owned residency: one of "+strings.Join(identity.OwnedProtocols(), ", "))
 		case n.Incarnation == 0 || n.Incarnation >= 1<<53:
 			return bad(at+"intent_incarnation", strconv.FormatUint(n.Incarnation, 10), "1 … 2⁵³-1")
 		case n.Worker.Rank >= maxRanks:
