@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,7 +41,11 @@ that is drawn at this start, so start this when the engine starts.
 
 If the lease is lost, the worker is registered anew; if the server cannot be
 reached, or has no free slot, it is tried until it can. What the server refuses
-for good ends the command.`,
+for good ends the command.
+
+An owner whose stream ended is attached again. One that was fenced (its stream
+lost something that cannot be made up for) is out until the engine restarts,
+and this command with it; the worker's other owners stay.`,
 		Example: `  cairn register --worker worker.json --server http://cairn:8090
   cairn register --worker - --id w1 < worker.json
 
@@ -120,6 +125,7 @@ type registration struct {
 
 	registered bool
 	every      time.Duration // between renewals
+	lacks      []string      // owners that the last answer called out
 }
 
 func (r *registration) say(format string, args ...any) {
@@ -147,7 +153,10 @@ func (r *registration) run(ctx context.Context) error {
 			pause, retry = r.every, firstRetry
 		case r.registered && status(err) == http.StatusNotFound:
 			r.say("the lease of %s is gone; registering anew", r.id)
-			r.registered, pause = false, 0
+			r.registered, r.lacks, pause = false, nil, 0
+		case len(r.lacks) > 0 && (temporary(err) || status(err) == http.StatusConflict): // the others are held all the same
+			r.say("%v", err)
+			pause, retry = r.every, firstRetry
 		case temporary(err):
 			r.say("%v; trying again", err)
 			pause, retry = retry, min(2*retry, lastRetry)
@@ -159,11 +168,32 @@ func (r *registration) run(ctx context.Context) error {
 
 var errNoLease = errors.New("the server's answer is no lease")
 
-// step renews, or registers if that is due.
+// step renews, or registers if that is due. Where owners are out it does the
+// one and then the other, which attaches them again if that can be.
 func (r *registration) step(ctx context.Context) error {
 	path := "/v1/workers/" + url.PathEscape(r.id)
 	if r.registered {
-		_, err := r.ask(ctx, http.MethodPost, path+"/renew", nil)
+		answer, err := r.ask(ctx, http.MethodPost, path+"/renew", nil)
+		if err != nil {
+			return err
+		}
+		lease, err := readLease(answer)
+		if err != nil {
+			return err
+		}
+		r.tell(lease.Out)
+		if len(lease.Out) == 0 {
+			return nil
+		}
+		// No longer than until the next renewal.
+		hasty := *r.client
+		hasty.timeout = min(hasty.timeout, r.every)
+		if answer, err = hasty.ask(ctx, http.MethodPut, path, r.body); err != nil {
+			return err
+		}
+		if lease, err = readLease(answer); err == nil {
+			r.tell(lease.Out)
+		}
 		return err
 	}
 	patient := *r.client
@@ -172,17 +202,40 @@ func (r *registration) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var lease struct {
-		Owners  []string `json:"owners"`
-		LeaseMS int64    `json:"lease_ms"`
-		RenewMS int64    `json:"renew_ms"`
-	}
-	if err := json.Unmarshal(answer, &lease); err != nil || lease.RenewMS < 1 {
-		return fmt.Errorf("%w: %s", errNoLease, answer)
+	lease, err := readLease(answer)
+	if err != nil {
+		return err
 	}
 	r.registered, r.every = true, time.Duration(lease.RenewMS)*time.Millisecond
 	r.say("registered %s: %d cache owners, lease %s, renewed every %s", r.id, len(lease.Owners), ms(lease.LeaseMS), ms(lease.RenewMS))
 	return nil
+}
+
+// lease is the answer to a registration or a renewal.
+type lease struct {
+	Owners  []string `json:"owners"`
+	Out     []string `json:"out"`
+	LeaseMS int64    `json:"lease_ms"`
+	RenewMS int64    `json:"renew_ms"`
+}
+
+func readLease(answer []byte) (l lease, err error) {
+	if err := json.Unmarshal(answer, &l); err != nil || l.RenewMS < 1 {
+		return l, fmt.Errorf("%w: %s", errNoLease, answer)
+	}
+	return l, nil
+}
+
+// tell says whose owners are out, if they are others than before.
+func (r *registration) tell(out []string) {
+	switch {
+	case slices.Equal(out, r.lacks):
+	case len(out) == 0:
+		r.say("all owners of %s are attached again", r.id)
+	default:
+		r.say("owners of %s that are out: %s; attaching them again", r.id, strings.Join(out, ", "))
+	}
+	r.lacks = out
 }
 
 // release ends the registration, if there is one.

@@ -76,7 +76,7 @@ func (r *registrar) expect(t *testing.T, calls ...string) {
 }
 
 func TestRegisterKeepsItsLease(t *testing.T) {
-	ok := answer{200, `{}`}
+	ok := answer{200, leaseAnswer}
 	r := &registrar{calls: make(chan string), answers: []answer{
 		{409, `{"error":"all 8 slots are taken","code":"no_free_slot"}`}, {200, leaseAnswer}, ok, ok, {503, `{"error":"starting","code":"closed"}`}, ok, {404, `{"error":"no such lease","code":"unknown_worker"}`}, {200, leaseAnswer}, ok,
 	}}
@@ -105,6 +105,36 @@ func TestRegisterKeepsItsLease(t *testing.T) {
 	}
 	if r.bodies[0] != r.bodies[7] {
 		t.Error("it registered as another life of the worker")
+	}
+}
+
+// TestRegisterAttachesWhatIsOut: what a renewal calls out is registered again at
+// once; as long as that is refused, the lease is renewed for the others.
+func TestRegisterAttachesWhatIsOut(t *testing.T) {
+	ok, out := answer{200, leaseAnswer}, answer{200, strings.Replace(leaseAnswer, "{", `{"out":["y"],`, 1)}
+	fenced := answer{409, `{"error":"until the worker restarts","code":"fenced"}`}
+	r := &registrar{calls: make(chan string), answers: []answer{ok, out, ok, ok, out, fenced, out, fenced, ok}}
+	_, said, cancel, wait := keep(t, r)
+	const put, renew = "PUT /v1/workers/w%201", "POST /v1/workers/w%201/renew"
+	r.expect(t, put, renew, put, renew, renew, put, renew, put, renew, renew)
+	cancel()
+	for call := range r.calls {
+		if call == "DELETE /v1/workers/w%201" {
+			break
+		}
+	}
+	if err := wait(); err != nil {
+		t.Error(err)
+	}
+	want := "registered w 1: 2 cache owners, lease 30ms, renewed every 10ms\n" +
+		"owners of w 1 that are out: y; attaching them again\n" +
+		"all owners of w 1 are attached again\n" +
+		"owners of w 1 that are out: y; attaching them again\n" +
+		"the server refused (409 fenced): until the worker restarts\n" +
+		"all owners of w 1 are attached again\n" +
+		"released w 1\n"
+	if said.String() != want {
+		t.Errorf("said\n%swant\n%s", said, want)
 	}
 }
 

@@ -149,21 +149,20 @@ func (r *Registrar) remove(ctx context.Context, l *plainLease) error {
 }
 
 // renewPlain renews the lease of a plain worker, if there is such a one.
-func (r *Registrar) renewPlain(id string) bool {
+func (r *Registrar) renewPlain(id string) (ttl time.Duration, found bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.plain[id]
 	if l == nil || l.ending || r.closed {
-		return false
+		return 0, false
 	}
 	select {
 	case <-l.added:
-	default:
-		return true // its time begins when it is added
+		l.renewals++
+		r.extend(l)
+	default: // its time begins when it is added
 	}
-	l.renewals++
-	r.extend(l)
-	return true
+	return l.worker.TTL, true
 }
 
 // unfollow releases a plain worker, if there is such a one.

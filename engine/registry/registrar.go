@@ -88,7 +88,7 @@ const (
 	Failed                    // it could not be carried out
 	Renewed
 	Released
-	Expired // leases of plain workers
+	Expired // leases of plain workers; those of owners are counted by their host
 	numOutcomes
 )
 
@@ -134,8 +134,12 @@ type Lease struct {
 	// its host; "" and 0 for plain workers.
 	Scope string
 	Host  uint64
-	// Owners are the attached cache owners in the order of ranks.
+	// Owners are the worker's cache owners in the order of ranks.
 	Owners []residency.OwnerID
+	// Out are those of them that are not attached and ready now. Registering the
+	// same again attaches a quarantined one anew; a fenced one comes back with
+	// another life of the worker.
+	Out []residency.OwnerID
 }
 
 // Register registers a worker, all of its ranks or none; the same worker again
@@ -187,7 +191,7 @@ func (r *Registrar) register(ctx context.Context, w Worker, given *Worker) (Leas
 	if err != nil {
 		return Lease{}, err
 	}
-	return Lease{ID: w.ID, TTL: w.TTL, Scope: h.Scope, Host: h.Instance, Owners: l.Owners}, nil
+	return Lease{ID: w.ID, TTL: w.TTL, Scope: h.Scope, Host: h.Instance, Owners: l.Owners, Out: l.Out}, nil
 }
 
 // begin notes the incarnations that an owned worker comes with. another is true
@@ -317,21 +321,28 @@ func (r *Registrar) makeRoom(ctx context.Context) error {
 	return nil
 }
 
-// Renew extends a lease by its TTL. residency.ErrUnknownLease if it is gone.
-func (r *Registrar) Renew(id string) error {
-	found := r.renewPlain(id)
-	var err error
-	switch {
-	case found:
-	case r.opt.Control == nil:
-		err = fmt.Errorf("%w: %q", residency.ErrUnknownLease, id)
-	default:
-		_, err = r.opt.Control.Renew(id)
-	}
+// Renew extends a lease by its TTL, and says which of its owners are out:
+// residency.ErrUnknownLease if it is gone. It attaches nothing; Register does.
+func (r *Registrar) Renew(id string) (Lease, error) {
+	l, err := r.renew(id)
 	if err == nil {
 		r.counts[Renewed].Add(1)
 	}
-	return err
+	return l, err
+}
+
+func (r *Registrar) renew(id string) (Lease, error) {
+	if ttl, found := r.renewPlain(id); found {
+		return Lease{ID: id, TTL: ttl}, nil
+	}
+	if r.opt.Control == nil {
+		return Lease{}, fmt.Errorf("%w: %q", residency.ErrUnknownLease, id)
+	}
+	l, err := r.opt.Control.Renew(id)
+	if err != nil {
+		return Lease{}, err
+	}
+	return Lease{ID: id, TTL: l.TTL, Scope: l.Scope, Host: l.Host, Owners: l.Owners, Out: l.Out}, nil
 }
 
 // Release ends a registration and returns when its owners are detached and its
@@ -358,6 +369,7 @@ type Registration struct {
 	Protocol string // "" while the first rank of an owned worker is being attached
 	Scope    string // "" for plain workers
 	Owners   []residency.OwnerID
+	Out      []residency.OwnerID // of these, not attached and ready now
 	// Complete: every rank is attached. Plain workers always are.
 	Complete bool
 	// Left is what is left of the lease; 0 without an end.
@@ -377,7 +389,7 @@ func (r *Registrar) Registrations() []Registration {
 			protocols[s.Lease] = s.Protocol.String()
 		}
 		for _, l := range r.opt.Control.Leases() {
-			reg := Registration{ID: l.ID, Protocol: protocols[l.ID], Scope: l.Scope, Owners: l.Owners, Complete: l.Complete, Age: l.Age, Idle: l.Idle, Renewals: l.Renewals}
+			reg := Registration{ID: l.ID, Protocol: protocols[l.ID], Scope: l.Scope, Owners: l.Owners, Out: l.Out, Complete: l.Complete, Age: l.Age, Idle: l.Idle, Renewals: l.Renewals}
 			if !l.Expires.IsZero() {
 				reg.Left = max(l.Expires.Sub(now), 0)
 			}

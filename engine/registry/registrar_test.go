@@ -62,8 +62,8 @@ func TestOwnedWorker(t *testing.T) {
 		if regs := g.Registrations(); len(regs) != 1 || !regs[0].Complete || regs[0].Left != 5*time.Second || regs[0].Idle != 10*time.Second || regs[0].Age != 20*time.Second {
 			t.Errorf("registrations %+v", regs)
 		}
-		if err := g.Renew("w1"); err != nil {
-			t.Error(err)
+		if again, err := g.Renew("w1"); err != nil || !reflect.DeepEqual(again, l) {
+			t.Errorf("renewed: %+v, %v", again, err)
 		}
 		time.Sleep(14 * time.Second)
 		if len(g.plane.endpoints()) != 2 {
@@ -74,7 +74,7 @@ func TestOwnedWorker(t *testing.T) {
 		if left := g.plane.endpoints(); len(left) != 0 {
 			t.Errorf("expired, and attached: %v", left)
 		}
-		if err := g.Renew("w1"); !errors.Is(err, residency.ErrUnknownLease) {
+		if _, err := g.Renew("w1"); !errors.Is(err, residency.ErrUnknownLease) {
 			t.Errorf("renewal of what expired: %v", err)
 		}
 		// Another life of it.
@@ -326,7 +326,7 @@ func TestPlainWorker(t *testing.T) {
 				t.Error(err)
 			}
 			time.Sleep(10 * time.Second)
-			if err := g.Renew("p1"); err != nil {
+			if _, err := g.Renew("p1"); err != nil {
 				t.Error(err)
 			}
 		}
@@ -338,7 +338,7 @@ func TestPlainWorker(t *testing.T) {
 		if ids := g.sources.ids(); len(ids) != 0 || g.Count(Expired) != 1 {
 			t.Errorf("expired, and followed: %v", ids)
 		}
-		if err := g.Renew("p1"); !errors.Is(err, residency.ErrUnknownLease) {
+		if _, err := g.Renew("p1"); !errors.Is(err, residency.ErrUnknownLease) {
 			t.Errorf("renewal of what expired: %v", err)
 		}
 		w.TTL = 0
@@ -426,7 +426,8 @@ func TestUnsupported(t *testing.T) {
 	if _, err := r.Register(t.Context(), owned(t, "w1", 1)); !errors.Is(err, ErrUnsupported) {
 		t.Error(err)
 	}
-	if err := errors.Join(r.Renew("x"), r.Release(t.Context(), "x")); !errors.Is(err, residency.ErrUnknownLease) {
+	_, err = r.Renew("x")
+	if err := errors.Join(err, r.Release(t.Context(), "x")); !errors.Is(err, residency.ErrUnknownLease) {
 		t.Error(err)
 	}
 }

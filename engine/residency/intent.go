@@ -103,6 +103,9 @@ type Registration struct {
 type Lease struct {
 	ID    string
 	Scope string
+	Host  uint64 // instance of the scope's host
+	// TTL is how long it lasts from a renewal on, 0 without an end.
+	TTL time.Duration
 	// Expires is when it ends unless it is renewed; zero if never.
 	Expires time.Time
 	// Owners are those that it keeps attached, in the order of ranks.

@@ -134,7 +134,7 @@ func (k *keeper) next() (what step, rec *record, why string) {
 		k.depart()
 		return k.serve(s, live[0])
 	case s != nil && s.state != Detached:
-		return stepDetach, nil, "no intent"
+		return stepDetach, nil, s.left()
 	case s != nil && (ending || k.forget || !s.keeps()):
 		return stepRemove, nil, ""
 	}
@@ -168,6 +168,14 @@ func (k *keeper) serve(s *slot, rec *record) (what step, _ *record, why string) 
 		return stepIdle, nil, ""
 	}
 	return stepAttach, rec, ""
+}
+
+// left says why nobody wants the slot attached any more. mu is held.
+func (s *slot) left() string {
+	if s.record != nil && s.record.lease.ending != nil {
+		return s.record.lease.ending.Error()
+	}
+	return "no intent"
 }
 
 // keeps reports whether a detached slot stays without intents: it may hold

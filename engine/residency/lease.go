@@ -32,7 +32,7 @@ func (l *lease) live() bool { return l.complete && l.ending == nil }
 
 // public is what callers see of it. mu is held.
 func (l *lease) public() Lease {
-	p := Lease{ID: l.ID, Scope: l.Scope, Expires: l.expires}
+	p := Lease{ID: l.ID, Scope: l.Scope, Host: l.scope.host.Instance, TTL: l.TTL, Expires: l.expires}
 	for _, rec := range l.records {
 		p.Owners = append(p.Owners, rec.Owner)
 		if s := rec.keeper.slot; s == nil || !s.serves(rec) {
@@ -59,6 +59,9 @@ func (r *Registry) renew(l *lease) {
 		if wait := time.Until(l.expires); wait > 0 && l.ending == nil {
 			l.timer.Reset(wait) // renewed while this was on its way
 			return
+		}
+		if l.ending == nil {
+			l.scope.expired++
 		}
 		r.endLater(l, fmt.Errorf("%w: the lease expired", ErrReleased))
 	})

@@ -85,7 +85,7 @@ type scope struct {
 	keepers                       map[OwnerID]*keeper // each takes one slot
 	intents                       map[uint64]*record  // by incarnation
 	sockets                       publishers
-	rejected                      uint64
+	rejected, expired             uint64
 	attaches, fences, quarantines uint64
 	leases                        int
 	empty                         chan struct{} // closed when it is withdrawn and nothing of it is left
@@ -333,7 +333,7 @@ func (r *Registry) Hosts() []HostStatus {
 		s := r.scopes[name]
 		st := HostStatus{Host: s.host, Healthy: s.doubt == nil && s.withdrawn == nil,
 			Publishers: s.sockets.open(), CapacityRejected: s.rejected,
-			Attaches: s.attaches, Fences: s.fences, Quarantines: s.quarantines}
+			Attaches: s.attaches, Fences: s.fences, Quarantines: s.quarantines, Expired: s.expired}
 		for _, err := range []error{s.doubt, s.withdrawn} {
 			if err != nil {
 				st.Error = err.Error()

@@ -97,6 +97,8 @@ type HostStatus struct {
 	// Attaches counts generations that became ready, Fences and Quarantines what
 	// ended them other than a detach.
 	Attaches, Fences, Quarantines uint64
+	// Expired counts leases that nobody renewed in time.
+	Expired uint64
 }
 
 // LeaseStatus describes one registration.

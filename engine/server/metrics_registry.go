@@ -70,6 +70,20 @@ func writeSlotMetrics(w io.Writer, c residency.Control) {
 	for i := range hosts {
 		f.add(hosts[i].CapacityRejected, "scope", hosts[i].Scope)
 	}
+	for _, m := range []struct {
+		name string
+		of   func(h *residency.HostStatus) uint64
+	}{
+		{"cairn_scope_attaches_total", func(h *residency.HostStatus) uint64 { return h.Attaches }},
+		{"cairn_scope_fences_total", func(h *residency.HostStatus) uint64 { return h.Fences }},
+		{"cairn_scope_quarantines_total", func(h *residency.HostStatus) uint64 { return h.Quarantines }},
+		{"cairn_scope_leases_expired_total", func(h *residency.HostStatus) uint64 { return h.Expired }},
+	} {
+		f = newFamily(w, m.name, "counter")
+		for i := range hosts {
+			f.add(m.of(&hosts[i]), "scope", hosts[i].Scope)
+		}
+	}
 	// Under the names that dashboards of the state agent know, over all scopes.
 	f = newFamily(w, "kv_state_agent_slots", "gauge")
 	for _, cond := range conditions {

@@ -23,7 +23,7 @@ const registrationLimit = time.Minute
 //
 //	GET    /v1/workers             what is registered
 //	PUT    /v1/workers/{id}        register, all ranks or none; the same again renews
-//	POST   /v1/workers/{id}/renew  renew the lease
+//	POST   /v1/workers/{id}/renew  renew the lease; the answer says which owners are out
 //	DELETE /v1/workers/{id}        end it: detach the owners, stop following
 //	POST   /v1/owners/clear        empty one domain of an owner, or both
 //	POST   /v1/owners/forget       give up a detached owner's slot
@@ -65,7 +65,7 @@ func (s *Server) worker(w http.ResponseWriter, r *http.Request, c *call) *apiErr
 		if err != nil {
 			return registryFailure(err, &worker)
 		}
-		c.out = appendLease(c.out, &lease)
+		c.out = append(appendLease(c.out, &lease), '}')
 		return nil
 	case http.MethodDelete:
 		if err := s.opt.Registry.Release(ctx, id); err != nil {
@@ -80,10 +80,11 @@ func (s *Server) worker(w http.ResponseWriter, r *http.Request, c *call) *apiErr
 
 func (s *Server) renewWorker(_ http.ResponseWriter, r *http.Request, c *call) *apiError {
 	id := r.PathValue("id")
-	if err := s.opt.Registry.Renew(id); err != nil {
+	lease, err := s.opt.Registry.Renew(id)
+	if err != nil {
 		return registryFailure(err, nil)
 	}
-	c.out = append(appendText(c.out, `{"id":`, id), `,"renewed":true}`...)
+	c.out = append(appendLease(c.out, &lease), `,"renewed":true}`...)
 	return nil
 }
 

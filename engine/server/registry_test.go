@@ -182,7 +182,9 @@ func TestWorkersRegister(t *testing.T) {
 			t.Errorf("again: %v", b)
 		}
 		time.Sleep(10 * time.Second)
-		g.ask(t, "POST", "/v1/workers/w1/renew", "", 200)
+		if b := g.ask(t, "POST", "/v1/workers/w1/renew", "", 200); b["renewed"] != true || fmt.Sprint(b["owners"]) != fmt.Sprint(a["owners"]) || b["renew_ms"] != json.Number("5000") || b["out"] != nil {
+			t.Errorf("renewed: %v", b)
+		}
 		time.Sleep(3 * time.Second)
 
 		owners := g.ask(t, "GET", "/v1/owners", "", 200)
@@ -215,6 +217,7 @@ func TestWorkersRegister(t *testing.T) {
 			`cairn_scope_slots{scope="02020202020202020202020202020202",condition="active"} 2`, `cairn_slots{state="attached"} 2`, `cairn_slot_outcomes{outcome="ready"} 2`,
 			`cairn_registrations_total{outcome="registered"} 2`, `cairn_registrations_total{outcome="renewed"} 1`, `cairn_registered_workers 1`, `cairn_lease_idle_seconds_max 3`,
 			`kv_state_agent_slots{state="active"} 2`, `kv_state_agent_capacity_rejected_total 0`, `cairn_slots_schedulable 2`,
+			`cairn_scope_attaches_total{scope="02020202020202020202020202020202"} 2`, `cairn_scope_fences_total{scope="02020202020202020202020202020202"} 0`,
 		} {
 			if !strings.Contains(metrics, line+"\n") {
 				t.Errorf("metrics do not say %s", line)
@@ -225,6 +228,9 @@ func TestWorkersRegister(t *testing.T) {
 		synctest.Wait()
 		if e := g.ask(t, "POST", "/v1/workers/w1/renew", "", 404); e["code"] != "unknown_worker" {
 			t.Errorf("renewal of what expired: %v", e)
+		}
+		if _, metrics := do(t, g.Handler(), "GET", "/metrics", ""); !strings.Contains(metrics, `cairn_scope_leases_expired_total{scope="02020202020202020202020202020202"} 1`+"\n") {
+			t.Error("metrics do not say that a lease expired")
 		}
 		g.ask(t, "PUT", "/v1/workers/w1", workerBody("9007199254740991", "81", `"72"`, "82"), 200)
 		g.ask(t, "DELETE", "/v1/workers/w1", "", 200)

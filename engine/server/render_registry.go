@@ -10,7 +10,8 @@ import (
 	"github.com/cairn-kv/cairn/engine/validate"
 )
 
-// appendLease answers a registration. Renew three times in the lease's time, so
+// appendLease answers a registration or a renewal, and leaves the object open.
+// Renew three times in the lease's time, so
 // that one lost renewal ends nothing.
 func appendLease(b []byte, l *registry.Lease) []byte {
 	b = appendText(b, `{"id":`, l.ID)
@@ -20,7 +21,11 @@ func appendLease(b []byte, l *registry.Lease) []byte {
 		b = appendOwnerIDs(append(b, `,"owners":`...), l.Owners)
 	}
 	b = appendInt(b, `,"lease_ms":`, millis(l.TTL))
-	return append(appendInt(b, `,"renew_ms":`, millis(l.TTL/3)), '}')
+	b = appendInt(b, `,"renew_ms":`, millis(l.TTL/3))
+	if len(l.Out) > 0 {
+		b = appendOwnerIDs(append(b, `,"out":`...), l.Out)
+	}
+	return b
 }
 
 func appendOwnerIDs(b []byte, all []residency.OwnerID) []byte {
@@ -42,6 +47,7 @@ func appendRegistrations(b []byte, all []registry.Registration) []byte {
 		if r.Scope != "" {
 			b = appendText(b, `,"scope":`, r.Scope)
 			b = appendOwnerIDs(append(b, `,"owners":`...), r.Owners)
+			b = appendOwnerIDs(append(b, `,"out":`...), r.Out)
 		}
 		b = appendFlag(b, `,"complete":`, r.Complete)
 		b = appendInt(b, `,"age_ms":`, millis(r.Age))
@@ -157,7 +163,11 @@ func appendHost(b []byte, h *residency.HostStatus) []byte {
 	b = appendInt(b, `,"detached_slots":`, h.Detached)
 	b = appendInt(b, `,"failed_slots":`, h.Failed)
 	b = appendInt(b, `,"publishers":`, h.Publishers)
-	return append(appendUint(b, `,"capacity_rejected_total":`, h.CapacityRejected), '}')
+	b = appendUint(b, `,"capacity_rejected_total":`, h.CapacityRejected)
+	b = appendUint(b, `,"attaches_total":`, h.Attaches)
+	b = appendUint(b, `,"fences_total":`, h.Fences)
+	b = appendUint(b, `,"quarantines_total":`, h.Quarantines)
+	return append(appendUint(b, `,"leases_expired_total":`, h.Expired), '}')
 }
 
 // appendFile leaves the object open.
