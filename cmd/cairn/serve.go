@@ -264,6 +264,7 @@ func handlers(conf config.Config, o server.Options) (*server.Server, *tls.Config
 type service struct {
 	log     *slog.Logger
 	servers []*http.Server
+	unasked []*unasked // per server
 	failed  chan error // one per server at most
 	workers *registering
 }
@@ -281,7 +282,9 @@ func (s *service) listen(ctx context.Context, name, addr string, h http.Handler,
 		l = tls.NewListener(l, t)
 	}
 	hs := server.HTTPServer(h, s.log)
-	s.servers = append(s.servers, hs)
+	u := &unasked{conns: map[net.Conn]struct{}{}}
+	hs.ConnState = u.note
+	s.servers, s.unasked = append(s.servers, hs), append(s.unasked, u)
 	go func() {
 		if err := hs.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			s.failed <- fmt.Errorf("%s listener: %w", name, err)
@@ -300,7 +303,8 @@ func (s *service) shutdown(ctx context.Context) error {
 		defer cancel()
 	}
 	var errs []error
-	for _, hs := range s.servers {
+	for i, hs := range s.servers {
+		s.unasked[i].close()
 		if err := hs.Shutdown(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("requests under way were cut off: %w", err), hs.Close())
 		}
