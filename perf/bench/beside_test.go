@@ -20,6 +20,7 @@ const besideTime = 300 * time.Millisecond
 // speed.
 type beside struct {
 	p50, p99 time.Duration // of a match, by the time of day
+	mean     float64       // the same, ns
 	written  float64       // blocks a second
 	allocs   float64       // objects a match, of reader and writer together
 	bytes    float64
@@ -78,8 +79,13 @@ func playBeside(c *Corpus, newTree func() tree.Interface) beside {
 	stop.Store(true)
 	done.Wait()
 	slices.Sort(times)
+	sum := time.Duration(0)
+	for _, t := range times {
+		sum += t
+	}
 	return beside{
 		p50: times[len(times)/2], p99: times[len(times)*99/100],
+		mean:    float64(sum) / float64(len(times)),
 		written: float64(written) / took.Seconds(),
 		allocs:  float64(after.Mallocs-before.Mallocs) / float64(len(times)),
 		bytes:   float64(after.TotalAlloc-before.TotalAlloc) / float64(len(times)),
@@ -95,7 +101,7 @@ func BenchmarkBeside(b *testing.B) {
 	} {
 		b.Run(fmt.Sprintf("%dx%d", s.Engines, s.Capacity), func(b *testing.B) {
 			c := Simulate(conversation(), s)
-			var x50, x99, xw, m50, m99, mw, r50, r99, rw, allocs, bytes []float64
+			var x50, x99, xw, m50, m99, mw, r50, r99, rw, xm, mm, rm, allocs, bytes []float64
 			for n := range max(b.N, rounds) {
 				var m, x beside
 				if n%2 == 0 {
@@ -107,6 +113,7 @@ func BenchmarkBeside(b *testing.B) {
 				m50, m99, mw = append(m50, float64(m.p50)), append(m99, float64(m.p99)), append(mw, m.written/1e6)
 				r50, r99 = append(r50, float64(m.p50)/float64(x.p50)), append(r99, float64(m.p99)/float64(x.p99))
 				rw = append(rw, x.written/m.written)
+				xm, mm, rm = append(xm, x.mean), append(mm, m.mean), append(rm, m.mean/x.mean)
 				allocs, bytes = append(allocs, x.allocs), append(bytes, x.bytes)
 			}
 			b.ReportMetric(0, "ns/op") // of a round: says nothing
@@ -114,6 +121,7 @@ func BenchmarkBeside(b *testing.B) {
 			for name, figures := range map[string][]float64{
 				"index-p50-ns": x50, "index-p99-ns": x99, "index-Mblocks/s": xw,
 				"maptree-p50-ns": m50, "maptree-p99-ns": m99, "maptree-Mblocks/s": mw,
+				"index-mean-ns": xm, "maptree-mean-ns": mm, "ratio/mean": rm,
 				"ratio/p50": r50, "ratio/p99": r99, "ratio/written": rw,
 				"allocs/op": allocs, "B/op": bytes,
 			} {
