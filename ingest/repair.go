@@ -41,7 +41,8 @@ type Repair struct {
 	// process.
 	Limit *Limit
 	// HoldBatches and HoldBytes bound the live messages that wait for a repair.
-	// One more, and the repair has failed.
+	// One more, and replay has failed; the oldest are given up for a snapshot, if
+	// there is to be one.
 	HoldBatches, HoldBytes int
 	// Silence is how long a repair may bring nothing, Total how long it may
 	// take, from when its turn has come.

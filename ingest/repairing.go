@@ -130,6 +130,12 @@ func (s *Stream) missed(ctx context.Context, now time.Time, v seq.Verdict, n uin
 	s.tapHeld()
 	s.counters.add(countHeld, 1)
 	switch {
+	case full && s.awaitsSnapshot():
+		// What it brings is newer than what is the oldest here.
+		for len(h.batches) > o.HoldBatches || len(h.batches) > 1 && h.bytes > o.HoldBytes {
+			h.pop()
+		}
+		return nil
 	case full:
 		return s.failRepair(ctx, failHold)
 	case r.idle:
@@ -354,7 +360,7 @@ func (s *Stream) failRepair(ctx context.Context, why failure) error {
 	}
 	s.dismiss()
 	s.repair.askAt = time.Time{}
-	if s.opt.Repair.Snapshot != nil && !s.repair.tried && why != failHold {
+	if s.opt.Repair.Snapshot != nil && !s.repair.tried {
 		return s.askSnapshot(ctx, why)
 	}
 	s.counters.add(why, 1)

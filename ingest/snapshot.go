@@ -51,6 +51,9 @@ func (s *Stream) askSnapshot(ctx context.Context, why failure) error {
 	return nil
 }
 
+// awaitsSnapshot reports whether a snapshot is on its way.
+func (s *Stream) awaitsSnapshot() bool { return s.errand != nil && s.errand.kind == forSnapshot }
+
 // errOldSnapshot: batches between the snapshot and what is held are missing.
 var errOldSnapshot = errors.New("ingest: the snapshot is older than what must follow it")
 
