@@ -19,6 +19,7 @@
 // What has to be shown of it, and where it is; tests without a package are in
 // package tree.
 //
+//	cases         TestTraces, here and there
 //	models        model.Model, TestRules, TestTraces; a second one of lists,
 //	              TestBothModelsAgree (here)
 //	differential  TestDifferential: 72 seeds of 2,000 ops over 12 profiles, all views
