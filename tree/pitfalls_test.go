@@ -378,7 +378,7 @@ func TestRunsAreBoundedByLiveBlocks(t *testing.T) {
 // memory of many is theirs alone, and no square of it.
 func TestManyHoldersOfOneBlock(t *testing.T) {
 	bytes := map[int]int{}
-	for _, n := range []int{1000, 4000} {
+	for _, n := range []int{500, 2000} {
 		x := tree.New(tree.Options{Seed: 1})
 		empty := x.Stats().Bytes
 		for range n {
@@ -389,8 +389,8 @@ func TestManyHoldersOfOneBlock(t *testing.T) {
 		}
 		bytes[n] = x.Stats().Bytes - empty
 	}
-	if bytes[4000] > 6*bytes[1000]+1<<20 {
-		t.Errorf("1,000 holders take %d bytes, 4,000 take %d", bytes[1000], bytes[4000])
+	if bytes[2000] > 6*bytes[500]+1<<20 {
+		t.Errorf("500 holders take %d bytes, 2,000 take %d", bytes[500], bytes[2000])
 	}
 	t.Log(fmt.Sprint(bytes))
 }

@@ -12,7 +12,7 @@ import (
 // TestRace asks at full speed while the writer works at full speed: every
 // figure must be the truth at some instant of its call.
 func TestRace(t *testing.T) {
-	o := differ.RaceOptions{Ops: 3000, Cycles: 12, Readers: 2, Queries: 12}
+	o := differ.RaceOptions{Ops: 3000, Cycles: 6, Readers: 2, Queries: 12}
 	if raceDetector || testing.Short() {
 		o.Ops, o.Cycles = 600, 3
 	}
