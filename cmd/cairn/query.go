@@ -26,12 +26,14 @@ type holder struct {
 }
 
 type freshness struct {
-	State   string    `json:"state"`
-	Silent  bool      `json:"silent"`
-	Seq     uint64    `json:"seq"`
-	Applied [2]uint64 `json:"applied"`
-	LagMS   uint64    `json:"lag_ms"`
-	AgeMS   uint64    `json:"age_ms"`
+	State    string    `json:"state"`
+	Cause    string    `json:"cause"`
+	Advisory bool      `json:"advisory"`
+	Silent   bool      `json:"silent"`
+	Seq      uint64    `json:"seq"`
+	Applied  [2]uint64 `json:"applied"`
+	LagMS    uint64    `json:"lag_ms"`
+	AgeMS    uint64    `json:"age_ms"`
 }
 
 func newQuery() *cobra.Command {
@@ -109,12 +111,20 @@ func printMatch(w io.Writer, body []byte) error {
 	return t.Flush()
 }
 
-// mark is the state, with the word silent if nothing is heard.
+// mark is the state with what qualifies it, and why it is that:
+// degraded,advisory (gap).
 func (f *freshness) mark() string {
-	if f.Silent {
-		return f.State + ",silent"
+	s := f.State
+	if f.Advisory {
+		s += ",advisory"
 	}
-	return f.State
+	if f.Silent {
+		s += ",silent"
+	}
+	if f.Cause != "" {
+		s += " (" + f.Cause + ")"
+	}
+	return s
 }
 
 // span is what was applied before and after the walk: one figure if equal.

@@ -58,6 +58,11 @@ type Config struct {
 	Registration bool
 	WorkersFile  string
 	MaxSlots     int
+	// OnLoss says what a registered durable owner's inventory is worth after a
+	// loss; RequireFirstSeq fences or degrades an attachment whose first batch is
+	// not the publisher's first.
+	OnLoss          engine.OnLoss
+	RequireFirstSeq bool
 
 	Log       Log
 	Sources   []engine.Source

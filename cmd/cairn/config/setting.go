@@ -133,6 +133,20 @@ var Settings = []Setting{
 		},
 		get: func(c *Config) string { return strconv.Itoa(c.MaxSlots) },
 	},
+	{
+		Key: "on_loss", kind: text,
+		Usage: "a registered durable owner that lost batches: clear or keep what it holds",
+		set: func(c *Config, s string) error {
+			on, err := engine.ParseOnLoss(s)
+			if err != nil || s == "" {
+				return bad("is no such word", "clear or keep")
+			}
+			c.OnLoss = on
+			return nil
+		},
+		get: func(c *Config) string { return c.OnLoss.String() },
+	},
+	flagSetting("require_first_seq", "a registered owner whose first batch is not the first of all has lost something", func(c *Config) *bool { return &c.RequireFirstSeq }),
 	textSetting("log.level", "debug, info, warn or error", func(c *Config) *string { return &c.Log.Level },
 		func(s string) error { return oneOf(s, LogLevels) }),
 	textSetting("log.format", "text or json", func(c *Config) *string { return &c.Log.Format },
