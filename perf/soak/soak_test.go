@@ -103,7 +103,7 @@ func TestSoakCatches(t *testing.T) {
 		{"a clear leaves other tiers", "chaos", "", func(w *wrong) {
 			w.clear = func(*wrong, tree.Holder) {}
 		}},
-		{"the deepest is one too deep", "many", "while the writer writes", func(w *wrong) {
+		{"the deepest is one too deep", "many", "", func(w *wrong) {
 			w.match = func(_ *wrong, d []tree.Depths) []tree.Depths {
 				if len(d) > 0 {
 					for v := range d[0].Units {
