@@ -21,6 +21,11 @@
 // is therefore true for a view at one instant, and a move between tiers is
 // never seen half.
 //
+// A name table entry is one word: where the block lies and some bits of the
+// name's hash; the name itself stands in the run. Names that are a holder's own
+// (engines that hash differently, or anew after each start) stand in a table
+// of their own, under the holder.
+//
 // # Exactness
 //
 // A figure equals the truth at some instant between a Match's call and its
@@ -28,6 +33,10 @@
 // what is there is counted, except waiting blocks given up for their bound.
 // Holes are exact: blocks behind a missing one do not count, and count again
 // when it is filled.
+//
+// With a byte budget (Options.Bytes) blocks are given up as well: the holders
+// that hold most lose theirs, oldest and leaf side first, and what finds no
+// room is refused; Stats counts both, Thinned names who was hit. See budget.go.
 //
 // # Concurrency
 //
@@ -44,8 +53,12 @@
 //   - A walk remembers each run's version. If one it passed has moved, a holder
 //     may have been whole here before and longer there after, which never was
 //     true together, and the walk begins again.
+//   - Where a run's count cut a match short, the count must not have grown
+//     either: a lane may have come through the new end in one store.
 //   - Clear gives a holder a new lane id: one store retires the old one in all
 //     runs and tiers. The runs are cleaned in small steps later.
+//   - Whose a lane id is, and whether it is seen, changes between two moves of
+//     the epoch; a walk that ends under another epoch begins again.
 //
 // A reader that loses against a writer at full speed 256 times asks the writer
 // to answer between two events. Memory is pointer-free for the collector: a few
