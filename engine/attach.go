@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -68,6 +69,19 @@ type attachment struct {
 	source      *source   // the worker's
 	generations [2]uint32 // of the holders, for as long as the attachment lasts
 	up          []atomic.Bool
+	repairs     []repairing // by TP shard; guarded by plane.mu
+}
+
+// repairing is what an attachment knows of the repairs of one stream.
+type repairing struct {
+	under bool // something is missing, or was and is not applied yet
+	begun int  // repairs: the end of one must not end the next
+}
+
+// repairing reports whether any of the streams is being repaired. plane.mu is
+// held.
+func (a *attachment) repairing() bool {
+	return slices.ContainsFunc(a.repairs, func(r repairing) bool { return r.under })
 }
 
 // Build implements residency.Plane.
@@ -256,6 +270,7 @@ func (p *plane) Status(id residency.SlotID) residency.PlaneStatus {
 		for i := range a.up {
 			st.Reachable = st.Reachable && a.up[i].Load()
 		}
+		st.Repairing = a.repairing()
 	}
 	return st
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cairn-kv/cairn/ingest"
 	"github.com/cairn-kv/cairn/ingest/zmtp"
 	"github.com/cairn-kv/cairn/tree"
+	"github.com/cairn-kv/cairn/tree/shard"
 )
 
 // Open implements residency.Plane: a port and a stream per TP shard, none of
@@ -31,7 +32,7 @@ func (p *plane) Open(ctx context.Context, a residency.Attachment) (err error) {
 		src.spec.Hint = &HintConfig{WorkerType: a.Hint.WorkerType, Endpoints: map[int]string{rank: a.Hint.ControlEndpoint}}
 		src.role, _ = hint.ParseRole(a.Hint.WorkerType)
 	}
-	att := &attachment{Attachment: a, slot: s, source: src, up: make([]atomic.Bool, len(a.Endpoints))}
+	att := &attachment{Attachment: a, slot: s, source: src, up: make([]atomic.Bool, len(a.Endpoints)), repairs: make([]repairing, len(a.Endpoints))}
 	defer func() {
 		if err != nil {
 			att.close()
@@ -52,6 +53,9 @@ func (p *plane) Open(ctx context.Context, a residency.Attachment) (err error) {
 			return fmt.Errorf("engine: owner %q: %w", a.Owner, err)
 		}
 		src.feeds = append(src.feeds, f)
+		if tp < len(a.Replays) {
+			f.replay = a.Replays[tp]
+		}
 		if f.stream, err = p.stream(att, f, kept); err != nil {
 			return fmt.Errorf("engine: owner %q: %w", a.Owner, err)
 		}
@@ -71,6 +75,11 @@ func (p *plane) stream(a *attachment, f *feed, kept bool) (*ingest.Stream, error
 	pool := ingest.PoolDurable
 	if a.Protocol.EngineLocal() {
 		pool = ingest.PoolEngineLocal
+	}
+	var repair ingest.Repair
+	if e.opt.Owners.OnGap == RepairOnGap {
+		repair = f.repairBounds()
+		repair.Endpoint = f.replay
 	}
 	return ingest.NewStream(ingest.Options{
 		Source:   f.src.spec.ID,
@@ -96,13 +105,44 @@ func (p *plane) stream(a *attachment, f *feed, kept bool) (*ingest.Stream, error
 				a.up[f.tp].Store(up)
 				p.registry.Changed(a.Slot)
 			},
+			Repairing: func(under bool, seq uint64) { p.repaired(a, f, under, seq) },
 		},
+		Repair:    repair,
 		Learned:   &s.learned,
 		Owner:     a,
 		Port:      f.port,
 		Transport: zmtp.Options{DialContext: e.opt.DialContext},
 		Backoff:   e.opt.Backoff,
 		Logger:    e.opt.Logger,
+	})
+}
+
+// repaired notes, on a stream's goroutine, that a repair has begun or that the
+// batch of seq ends it: then the slot may be ready again, once that is applied.
+func (p *plane) repaired(a *attachment, f *feed, under bool, seq uint64) {
+	r := &a.repairs[f.tp]
+	p.mu.Lock()
+	if under {
+		r.under = true
+		r.begun++
+	}
+	begun := r.begun
+	p.mu.Unlock()
+	if under {
+		p.registry.Changed(a.Slot)
+		return
+	}
+	a.source.work.Go(func() {
+		// Such a stream has one incarnation, the first.
+		if f.port.WaitApplied(a.source.ctx, shard.Position{Seq: seq, Any: true}) != nil {
+			return // it is detached
+		}
+		p.mu.Lock()
+		if r.begun == begun {
+			r.under = false
+		}
+		p.mu.Unlock()
+		p.registry.Changed(a.Slot)
 	})
 }
 
@@ -174,10 +214,18 @@ func (p *plane) Stop(ctx context.Context, id residency.SlotID, _ uint64, drain r
 			cut = errors.Join(cut, fmt.Errorf("engine: owner %q: what its streams had received was not applied in time", a.Owner))
 		}
 	}
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), fenceAfter)
+	defer cancel()
 	if cut != nil {
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), fenceAfter)
 		failed = errors.Join(failed, s.void(late, residency.BothDomains, false, nil))
-		cancel()
+	}
+	p.mu.Lock()
+	unrepaired := a.repairing()
+	p.mu.Unlock()
+	keep := p.engine.opt.Owners.OnLoss == KeepOnLoss
+	if unrepaired && !keep && drain&residency.CacheOwnerDomain != 0 {
+		// What the repair was to bring is lost for good.
+		failed = errors.Join(failed, s.void(late, residency.CacheOwnerDomain, true, nil))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,7 +233,7 @@ func (p *plane) Stop(ctx context.Context, id residency.SlotID, _ uint64, drain r
 		s.rest[d] = a.rests(Domain(d), s.rest[d])
 	}
 	s.kept = !a.Protocol.EngineLocal() && s.rest[hint.CacheOwner].advisory
-	s.behind = s.behind || cut != nil
+	s.behind = s.behind || cut != nil || unrepaired && keep
 	s.attached = nil
 	p.unname(workerName(a.Worker.ID), s)
 	return errors.Join(failed, cut)

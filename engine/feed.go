@@ -21,6 +21,7 @@ type feed struct {
 	src      *source
 	rank, tp int
 	endpoint string
+	replay   string           // of an attachment's stream: its publisher's replay endpoint
 	dial     dialFunc         // nil: connect to endpoint
 	lane     *bound.Lane      // of a source whose publishers connect
 	lister   *discover.Lister // of a source whose engine announces its publishers

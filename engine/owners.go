@@ -40,10 +40,45 @@ func (o OnLoss) String() string {
 	return "clear"
 }
 
+// OnGap says what becomes of a slot whose stream misses a batch.
+type OnGap uint8
+
+const (
+	// RetireOnGap takes an engine-local owner out until its worker restarts, as
+	// upstream does; for a durable one the gap is a loss, see OnLoss. The default.
+	RetireOnGap OnGap = iota
+	// RepairOnGap hides both domains and asks the publisher's replay endpoint, or
+	// a snapshot, for what is missing. What cannot be had is RetireOnGap's. A
+	// sequence that goes back is never repaired.
+	RepairOnGap
+)
+
+// ParseOnGap reads retire, repair, or nothing, which is retire.
+func ParseOnGap(s string) (OnGap, error) {
+	switch s {
+	case "", "retire":
+		return RetireOnGap, nil
+	case "repair":
+		return RepairOnGap, nil
+	}
+	return 0, &FieldError{Field: "on_gap", Value: fmt.Sprintf("%q", s), Want: "wants retire or repair"}
+}
+
+// String returns retire or repair.
+func (o OnGap) String() string {
+	if o == RepairOnGap {
+		return "repair"
+	}
+	return "retire"
+}
+
 // OwnerOptions are about owners that attach at run time.
 type OwnerOptions struct {
 	// OnLoss is for durable owners; an engine-local one is fenced by a loss.
 	OnLoss OnLoss
+	// OnGap is for all: engine-local and durable ones. Repairs are bounded by
+	// Options.Repair, whose Snapshot is asked with the worker's id as the source.
+	OnGap OnGap
 	// RequireFirstSeq takes a first sequence above 0 for a gap. The topic of an
 	// attachment is its own, so what comes first shows what was joined too late
 	// for.

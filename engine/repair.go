@@ -56,8 +56,9 @@ func (o *RepairOptions) limit() *ingest.Limit {
 	return ingest.NewLimit(o.AtOnce)
 }
 
-// repair is how the feed's stream is repaired.
-func (f *feed) repair() (ingest.Repair, error) {
+// repairBounds are what all repairs of the feed's stream keep to, and who gives
+// it a snapshot.
+func (f *feed) repairBounds() ingest.Repair {
 	o := &f.src.engine.opt.Repair
 	r := ingest.Repair{
 		Limit:       f.src.engine.repairs,
@@ -67,6 +68,12 @@ func (f *feed) repair() (ingest.Repair, error) {
 	if o.Snapshot != nil {
 		r.Snapshot = o.Snapshot(f.src.spec.ID, f.rank, f.tp)
 	}
+	return r
+}
+
+// repair is how the feed's stream is repaired.
+func (f *feed) repair() (ingest.Repair, error) {
+	r := f.repairBounds()
 	base := f.src.spec.Replay
 	if n := len(f.src.spec.ShardReplays); n > 0 {
 		base = f.src.spec.ShardReplays[f.tp]

@@ -24,6 +24,11 @@
 //	   |                      FENCED  (until worker restart)  |
 //	   +------------------------------------------------------+
 //
+// Where gaps are repaired before a slot is retired, a gap leaves it attached:
+// while a repair is under way, and until its end is applied, the plane says
+// [PlaneStatus].Repairing and the slot is neither schedulable nor hint ready. It
+// is fenced if the repair fails.
+//
 // Each attach has a generation, one more than the last; what an older one
 // reports is counted and ignored. Three flags stick to a slot: worker_failed,
 // cache_owner_failed and source_failed. They end with the incarnation that

@@ -61,10 +61,14 @@ func (r *Registry) Ended(id SlotID, generation uint64, why error) bool {
 }
 
 // Changed reports that the plane's status of a slot may be another than before:
-// a link came or went. The verdict is new before it returns.
+// a link came or went, a repair began or ended. The verdict is new before it
+// returns, and none that rests on the old status comes behind it.
 func (r *Registry) Changed(id SlotID) {
 	r.mu.Lock()
 	s := r.slots[id]
+	if s != nil {
+		s.changes++
+	}
 	r.mu.Unlock()
 	if s != nil {
 		r.judge(s)

@@ -59,6 +59,9 @@ type Intent struct {
 	// Endpoints are the raw publishers, one per TP shard in shard order; one
 	// for a stream that speaks for all shards.
 	Endpoints []string
+	// Replays are the replay endpoints of those publishers, as many and in the
+	// same order; none if they keep nothing for replay.
+	Replays []string
 	// Topic is compared with frame 0 for equality; empty takes any, which only
 	// durable protocols may.
 	Topic string
@@ -70,7 +73,7 @@ type Intent struct {
 
 // clone returns a copy that shares nothing with i.
 func (i Intent) clone() Intent {
-	i.Endpoints = slices.Clone(i.Endpoints)
+	i.Endpoints, i.Replays = slices.Clone(i.Endpoints), slices.Clone(i.Replays)
 	i.ImageToken, i.VideoToken = copied(i.ImageToken), copied(i.VideoToken)
 	i.Hint = copied(i.Hint)
 	return i
@@ -144,6 +147,7 @@ type Attachment struct {
 	Incarnation uint64
 	Worker      Worker
 	Endpoints   []string
+	Replays     []string // as many, or none
 	Topic       string
 	ReadyAt     Cursor // the barrier that must be applied
 	Hint        *HintSource

@@ -38,7 +38,7 @@ func (f *Facts) Judge() Verdict {
 	durable := !f.Source.Protocol.EngineLocal()
 	v.CacheOwnerReady = f.Flags&CacheOwnerFailed == 0 && (durable || f.State == Attached && f.Ready)
 	v.Schedulable = v.Outcome == Ready
-	v.HintReady = v.CacheOwnerReady && f.identified() && f.Hint && !f.Plane.Behind &&
+	v.HintReady = v.CacheOwnerReady && f.identified() && f.Hint && !f.Plane.Behind && !f.Plane.Repairing &&
 		(f.Live || durable && f.Proven) &&
 		(f.Attachment == nil || f.Plane.Applied >= f.Attachment.ReadyAt)
 	return v
@@ -61,7 +61,7 @@ func (f *Facts) outcome() Outcome {
 		return RecoveryIdentityMismatch
 	case !f.Plane.Reachable:
 		return EndpointUnreachable
-	case f.Plane.Applied < a.ReadyAt || f.Plane.Behind:
+	case f.Plane.Applied < a.ReadyAt || f.Plane.Behind || f.Plane.Repairing:
 		return RecoveryBehindBarrier
 	}
 	return Ready

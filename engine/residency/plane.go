@@ -63,6 +63,9 @@ type PlaneStatus struct {
 	// Behind: something was received that is not applied, and never will be
 	// unless the slot is attached again.
 	Behind bool
+	// Repairing: a stream misses something that is being asked for, or what came
+	// of it is not applied yet. Both domains are hidden meanwhile.
+	Repairing bool
 }
 
 // Fault is what a plane reports about an attachment that must not go on.

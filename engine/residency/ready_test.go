@@ -35,6 +35,7 @@ func TestReadiness(t *testing.T) {
 
 		{"5.5.2 hint_ready wants the cache owner ready", func(f *Facts) { f.State, f.Ready = Quarantined, false }, Verdict{Outcome: Unavailable}},
 		{"5.5.2 hint_ready wants what was received applied", func(f *Facts) { f.Plane.Behind = true }, Verdict{Outcome: RecoveryBehindBarrier, CacheOwnerReady: true}},
+		{"9.2 hint_ready and schedulable want no repair under way", func(f *Facts) { f.Plane.Repairing = true }, Verdict{Outcome: RecoveryBehindBarrier, CacheOwnerReady: true}},
 		{"5.5.2 hint_ready wants the hint source known", func(f *Facts) { f.Hint = false }, Verdict{Outcome: Ready, Schedulable: true, CacheOwnerReady: true}},
 		{"5.5.2 hint_ready wants the same owner", func(f *Facts) { f.Plane.Owner = "" }, Verdict{Outcome: RecoveryIdentityMismatch, CacheOwnerReady: true}},
 		{"5.5.2 hint_ready needs no attachment: durable, detached", func(f *Facts) {
@@ -97,6 +98,8 @@ func TestRouting(t *testing.T) {
 				{"certain", func() { _ = r.Doubt("s", nil) }, Ready},
 				{"link down", func() { r.Changed(r.plane.set("a", func(s *fakeSlot) { s.status.Reachable = false })) }, EndpointUnreachable},
 				{"link up", func() { r.Changed(r.plane.set("a", func(s *fakeSlot) { s.status.Reachable = true })) }, Ready},
+				{"a repair", func() { r.Changed(r.plane.set("a", func(s *fakeSlot) { s.status.Repairing = true })) }, RecoveryBehindBarrier},
+				{"repaired", func() { r.Changed(r.plane.set("a", func(s *fakeSlot) { s.status.Repairing = false })) }, Ready},
 			} {
 				before := r.Routing().Revision
 				c.do()
@@ -106,6 +109,20 @@ func TestRouting(t *testing.T) {
 				}
 			}
 			r.Changed(99) // nobody's
+		})
+	})
+	t.Run("5.5.4 no verdict outlasts the status it rests on", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, r *rig) {
+			r.register(registration("w1", intent("a", 1, 11)))
+			s := r.slots[r.slotOf("a").Source.Slot]
+			at, said := s.changes, r.plane.Status(s.source.Slot)
+			r.Changed(r.plane.set("a", func(s *fakeSlot) { s.status.Repairing = true }))
+			r.mu.Lock()
+			again := r.commit([]*slot{s}, []uint64{at}, []PlaneStatus{said})
+			r.mu.Unlock()
+			if rt := r.route("a"); len(again) != 1 || rt.Schedulable || rt.HintReady {
+				t.Fatalf("a status from before the repair made it %+v", rt)
+			}
 		})
 	})
 	t.Run("5.5.4 a verdict is kept only if the revision is unchanged", func(t *testing.T) {

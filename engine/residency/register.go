@@ -74,6 +74,8 @@ func (reg *Registration) check() error {
 			return bad(at+"kv_block_size", strconv.Itoa(n.BlockSize), "a number of tokens above 0")
 		case len(n.Endpoints) == 0:
 			return bad(at+"raw_zmq_endpoint", "", "tcp://host:port, one per TP shard")
+		case len(n.Replays) != 0 && len(n.Replays) != len(n.Endpoints):
+			return bad(at+"raw_replay_endpoint", strings.Join(n.Replays, ","), fmt.Sprintf("none, or one for each of the %d raw endpoints", len(n.Endpoints)))
 		}
 		for j := range i {
 			o := &reg.Intents[j]

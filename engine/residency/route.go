@@ -23,7 +23,8 @@ const (
 	// RecoveryIdentityMismatch: the plane's entries are another owner's or
 	// another attachment record's.
 	RecoveryIdentityMismatch
-	// RecoveryBehindBarrier: the barrier of the attachment is not applied.
+	// RecoveryBehindBarrier: the barrier of the attachment is not applied, or a
+	// repair hides both domains until its end is.
 	RecoveryBehindBarrier
 	// NumOutcomes is the number of outcomes.
 	NumOutcomes
