@@ -75,8 +75,12 @@ func ParseFile(data []byte) ([]Worker, error) {
 // another incarnation.
 func (w *Worker) derive(i int) uint64 {
 	r := &w.Ranks[i]
-	content, err := json.Marshal([]any{w.ID, w.Model, w.Protocol.String(), w.WorkerType, w.HintEndpoints, w.WorkerID, w.Producer,
-		w.TargetHost, w.StateEndpoint, w.BlockSize, w.ImageToken, w.VideoToken, r.Rank, r.Endpoints, r.Topic, r.Owner})
+	parts := []any{w.ID, w.Model, w.Protocol.String(), w.WorkerType, w.HintEndpoints, w.WorkerID, w.Producer,
+		w.TargetHost, w.StateEndpoint, w.BlockSize, w.ImageToken, w.VideoToken, r.Rank, r.Endpoints, r.Topic, r.Owner}
+	if len(r.Replays) > 0 {
+		parts = append(parts, r.Replays)
+	}
+	content, err := json.Marshal(parts)
 	if err != nil {
 		panic(err) // texts, numbers and lists of them
 	}
@@ -133,16 +137,22 @@ func token(o *validate.Object, key string) *uint32 {
 	return &t
 }
 
+// oneOrMore reads what is one text under a key, or a list under its plural.
+func oneOrMore(o *validate.Object, key string) []string {
+	many, one := o.Texts(key+"s"), o.Text(key)
+	if !o.Has(key) {
+		return many
+	}
+	if o.Has(key + "s") {
+		o.Add(&validate.Error{Rule: validate.JSONTwice, Field: o.Path(key), Value: one, Why: "stands beside " + key + "s", Want: "one of the two"})
+	}
+	return []string{one}
+}
+
 func parseRank(o *validate.Object, owned bool) Rank {
 	o.Require("dp_rank")
 	n, _ := o.Uint("dp_rank", 0, math.MaxInt32)
-	r := Rank{Rank: uint32(n), Endpoints: o.Texts("raw_zmq_endpoints"), Topic: o.Text("raw_topic")}
-	if ep := o.Text("raw_zmq_endpoint"); o.Has("raw_zmq_endpoint") {
-		if o.Has("raw_zmq_endpoints") {
-			o.Add(&validate.Error{Rule: validate.JSONTwice, Field: o.Path("raw_zmq_endpoint"), Value: ep, Why: "stands beside raw_zmq_endpoints", Want: "one of the two"})
-		}
-		r.Endpoints = []string{ep}
-	}
+	r := Rank{Rank: uint32(n), Endpoints: oneOrMore(o, "raw_zmq_endpoint"), Replays: oneOrMore(o, "raw_replay_endpoint"), Topic: o.Text("raw_topic")}
 	if owned {
 		o.Require("cache_owner_id")
 	}

@@ -17,7 +17,8 @@ const goodBody = `{"id":"w1","model":"m","worker_id":"18446744073709551615","pro
  "ingress_protocol":"sglang_hi_cache_v1","kv_state_endpoint":"s","kv_block_size":64,"image_token_id":5,"lease_ms":30000,
  "router_hint_worker_type":"agg","router_hint_source_control_endpoints":{"3":"tcp://10.0.0.7:23280"},
  "ranks":[{"dp_rank":3,"cache_owner_id":"01010101010101010101010101010101:02020202020202020202020202020202/00000000000000ff/00000000000000000000000000000001",
-  "intent_incarnation":"9007199254740991","raw_zmq_endpoints":["tcp://10.0.0.7:5557","tcp://10.0.0.7:5567"],"raw_topic":"kv@3"}]}`
+  "intent_incarnation":"9007199254740991","raw_zmq_endpoints":["tcp://10.0.0.7:5557","tcp://10.0.0.7:5567"],
+  "raw_replay_endpoints":["tcp://10.0.0.7:6557","tcp://10.0.0.7:6567"],"raw_topic":"kv@3"}]}`
 
 func TestParseWorker(t *testing.T) {
 	w, err := ParseWorker("w1", []byte(goodBody))
@@ -28,15 +29,16 @@ func TestParseWorker(t *testing.T) {
 	want := Worker{ID: "w1", Model: "m", Protocol: identity.HiCache, TTL: 30 * time.Second, WorkerType: "aggregated",
 		HintEndpoints: map[string]string{"3": "tcp://10.0.0.7:23280"}, WorkerID: math.MaxUint64, Producer: 1<<53 + 1, TargetHost: 7,
 		StateEndpoint: "s", BlockSize: 64, ImageToken: &five,
-		Ranks: []Rank{{Rank: 3, Endpoints: []string{"tcp://10.0.0.7:5557", "tcp://10.0.0.7:5567"}, Topic: "kv@3", Owner: ownerID(t, scopeA, 1), Incarnation: identity.MaxID}}}
+		Ranks: []Rank{{Rank: 3, Endpoints: []string{"tcp://10.0.0.7:5557", "tcp://10.0.0.7:5567"},
+			Replays: []string{"tcp://10.0.0.7:6557", "tcp://10.0.0.7:6567"}, Topic: "kv@3", Owner: ownerID(t, scopeA, 1), Incarnation: identity.MaxID}}}
 	if !reflect.DeepEqual(w, want) {
 		t.Errorf("\n got %+v\nwant %+v", w, want)
 	}
 	if err := w.check(); err != nil {
 		t.Error(err)
 	}
-	plain, err := ParseWorker("p1", []byte(`{"model":"m","ranks":[{"dp_rank":"0","raw_zmq_endpoint":"tcp://h:5557"}]}`))
-	if want := (Worker{ID: "p1", Model: "m", TTL: DefaultTTL, Ranks: []Rank{{Endpoints: []string{"tcp://h:5557"}}}}); err != nil || !reflect.DeepEqual(plain, want) {
+	plain, err := ParseWorker("p1", []byte(`{"model":"m","ranks":[{"dp_rank":"0","raw_zmq_endpoint":"tcp://h:5557","raw_replay_endpoint":"tcp://h:6557"}]}`))
+	if want := (Worker{ID: "p1", Model: "m", TTL: DefaultTTL, Ranks: []Rank{{Endpoints: []string{"tcp://h:5557"}, Replays: []string{"tcp://h:6557"}}}}); err != nil || !reflect.DeepEqual(plain, want) {
 		t.Errorf("plain: %+v, %v", plain, err)
 	}
 }
@@ -62,6 +64,7 @@ func TestParseWorkerRefuses(t *testing.T) {
 		{"incarnation 0", `"9007199254740991"`, `0`, validate.JSONNumber, "ranks[0].intent_incarnation"},
 		{"incarnation of 54 bits", `"9007199254740991"`, `9007199254740992`, validate.JSONNumber, "ranks[0].intent_incarnation"},
 		{"both endpoints", `"raw_topic"`, `"raw_zmq_endpoint":"tcp://h:1","raw_topic"`, validate.JSONTwice, "ranks[0].raw_zmq_endpoint"},
+		{"both replay endpoints", `"raw_topic"`, `"raw_replay_endpoint":"tcp://h:1","raw_topic"`, validate.JSONTwice, "ranks[0].raw_replay_endpoint"},
 		{"lease too short", `30000`, `999`, validate.JSONNumber, "lease_ms"},
 		{"lease too long", `30000`, `600001`, validate.JSONNumber, "lease_ms"},
 		{"unknown field", `"model":"m"`, `"model":"m","Model":"m"`, validate.JSONUnknown, "Model"},

@@ -58,6 +58,13 @@ func (w *Worker) source() (engine.Source, error) {
 	} else {
 		s.Shards = eps
 	}
+	switch replays := w.Ranks[0].Replays; {
+	case len(replays) == 0:
+	case len(s.Shards) == 0:
+		s.Replay = replays[0]
+	default:
+		s.ShardReplays = replays
+	}
 	if w.WorkerType == "" {
 		return s, nil
 	}

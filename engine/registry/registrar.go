@@ -181,6 +181,11 @@ func (r *Registrar) register(ctx context.Context, w Worker, given *Worker) (Leas
 	if err := w.admit(h, scope); err != nil {
 		return Lease{}, err
 	}
+	if r.another(&w) && w.TTL > 0 && r.leased(w.ID) {
+		if err := r.replaceable(&w, h); err != nil {
+			return Lease{}, err
+		}
+	}
 	if r.begin(&w) && w.TTL > 0 && r.leased(w.ID) {
 		r.opt.Logger.Warn("another life of a worker takes its place", "worker", w.ID)
 		if err := r.opt.Control.Release(ctx, w.ID); err != nil && !errors.Is(err, residency.ErrUnknownLease) {
@@ -194,8 +199,18 @@ func (r *Registrar) register(ctx context.Context, w Worker, given *Worker) (Leas
 	return Lease{ID: w.ID, TTL: w.TTL, Scope: h.Scope, Host: h.Instance, Owners: l.Owners, Out: l.Out}, nil
 }
 
-// begin notes the incarnations that an owned worker comes with. another is true
-// if they are all new to a worker of that id.
+// another reports whether an owned worker comes with incarnations that are all
+// new to a worker of that id. Else it is the same life, and what else has changed
+// is for the registry to judge.
+func (r *Registrar) another(w *Worker) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old, known := r.lives[w.ID]
+	return known && !slices.ContainsFunc(w.Ranks, func(n Rank) bool { return slices.Contains(old, n.Incarnation) })
+}
+
+// begin notes the incarnations of another life of an owned worker, and reports
+// whether it is one: of several equal calls, the first is told so.
 func (r *Registrar) begin(w *Worker) (another bool) {
 	now := make([]uint64, len(w.Ranks))
 	for i := range w.Ranks {
@@ -205,7 +220,7 @@ func (r *Registrar) begin(w *Worker) (another bool) {
 	defer r.mu.Unlock()
 	old, known := r.lives[w.ID]
 	if slices.ContainsFunc(now, func(n uint64) bool { return slices.Contains(old, n) }) {
-		return false // the same life; what else has changed is for the registry to judge
+		return false
 	}
 	if len(r.lives) >= maxLives {
 		r.prune()

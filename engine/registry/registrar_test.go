@@ -200,13 +200,56 @@ func TestAnotherLife(t *testing.T) {
 	})
 }
 
+// TestAnotherLifeThatIsRefused: it does not cost the one that serves.
+func TestAnotherLifeThatIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(w *Worker)
+		code   func(err error) bool
+	}{
+		{"another block size of a durable pool", func(w *Worker) { w.BlockSize = 16 }, func(err error) bool {
+			e, ok := errors.AsType[*residency.ImmutableError](err)
+			return ok && e.Field == "kv_block_size" && e.Have == "64" && e.Got == "16"
+		}},
+		{"more owners than there is room for", func(w *Worker) {
+			w.Ranks = append(w.Ranks, Rank{Rank: 2, Endpoints: []string{"tcp://10.0.0.1:5559"}, Owner: ownerID(t, scopeA, 9), Incarnation: 23})
+			w.HintEndpoints["2"] = "tcp://10.0.0.1:23288"
+		}, func(err error) bool {
+			e, ok := errors.AsType[*residency.CapacityError](err)
+			return ok && e.MaxSlots == 2 && e.Rank == 2
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, Options{MaxSlots: 2}, func(t *testing.T, g *rig) {
+				w := owned(t, "w1", 1)
+				w.Protocol = identity.VLLMResidency
+				if _, err := g.Register(t.Context(), w); err != nil {
+					t.Fatal(err)
+				}
+				next := w.clone()
+				next.Ranks[0].Incarnation, next.Ranks[1].Incarnation = 21, 22
+				c.change(&next)
+				if _, err := g.Register(t.Context(), next); !c.code(err) || !Conflict(err) {
+					t.Errorf("%v", err)
+				}
+				if s := g.control.Slots(); len(s) != 2 || s[0].Generation != 1 || s[0].Outcome != residency.Ready || s[1].Outcome != residency.Ready {
+					t.Errorf("the life that served: %+v", s)
+				}
+				if l, err := g.Renew("w1"); err != nil || len(l.Out) > 0 {
+					t.Errorf("renewed: %+v, %v", l, err)
+				}
+			})
+		})
+	}
+}
+
 // TestLivesAreForgotten: what is noted of workers is bounded by those there are.
 func TestLivesAreForgotten(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, g *rig) {
 		w := Worker{Ranks: make([]Rank, 1)}
 		for i := range 3 * maxLives {
 			w.ID, w.Ranks[0].Incarnation = fmt.Sprint(i), uint64(i+1)
-			if g.begin(&w) || len(g.lives) > maxLives {
+			if g.another(&w) || g.begin(&w) || len(g.lives) > maxLives {
 				t.Fatalf("%d lives are noted", len(g.lives))
 			}
 		}

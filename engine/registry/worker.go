@@ -58,6 +58,10 @@ type Rank struct {
 	// Endpoints are the raw publishers, tcp://host:port: one, or one for every
 	// TP shard in shard order.
 	Endpoints []string
+	// Replays are the replay endpoints of those publishers, as many and in the
+	// same order; none if they keep nothing for replay. What was missed is asked
+	// for there, of owned protocols only if engine.OwnerOptions.OnGap says so.
+	Replays []string
 	// Topic is compared with frame 0 for equality; "" takes any, which
 	// engine-local owners may not.
 	Topic string
@@ -101,6 +105,7 @@ func (w *Worker) check() error {
 	if len(w.HintEndpoints) > 0 && w.WorkerType == "" {
 		p.add(validate.JSONMissing, "router_hint_worker_type", "", "is not stated, and without it the endpoints make no one capable", "aggregated, prefill or decode")
 	}
+	p.note(w.checkReplays())
 	if w.Protocol.Owned() {
 		p.note(w.checkOwned(managed))
 	} else {
@@ -170,7 +175,7 @@ func (w *Worker) intents(h residency.Host) []residency.Intent {
 			TargetHost: w.target(h), Producer: w.Producer, Incarnation: r.Incarnation,
 			Owner: residency.OwnerID(r.Owner.String()), Worker: residency.Worker{ID: w.WorkerID, Rank: r.Rank},
 			Model: w.Model, KVStateEndpoint: w.StateEndpoint, Domain: w.domain(r).String(), BlockSize: int(w.BlockSize),
-			Protocol: w.Protocol, Endpoints: slices.Clone(r.Endpoints), Topic: r.Topic,
+			Protocol: w.Protocol, Endpoints: slices.Clone(r.Endpoints), Replays: slices.Clone(r.Replays), Topic: r.Topic,
 			ImageToken: w.ImageToken, VideoToken: w.VideoToken,
 		}
 		if w.WorkerType != "" {
@@ -209,7 +214,7 @@ func (w *Worker) admit(h residency.Host, scope [16]byte) error {
 func (w *Worker) equal(o *Worker) bool {
 	return w.Model == o.Model && w.Protocol == o.Protocol && w.WorkerType == o.WorkerType && maps.Equal(w.HintEndpoints, o.HintEndpoints) &&
 		slices.EqualFunc(w.Ranks, o.Ranks, func(a, b Rank) bool {
-			return a.Rank == b.Rank && a.Topic == b.Topic && a.Owner == b.Owner && a.Incarnation == b.Incarnation && slices.Equal(a.Endpoints, b.Endpoints)
+			return a.Rank == b.Rank && a.Topic == b.Topic && a.Owner == b.Owner && a.Incarnation == b.Incarnation && slices.Equal(a.Endpoints, b.Endpoints) && slices.Equal(a.Replays, b.Replays)
 		})
 }
 
@@ -218,7 +223,7 @@ func (w Worker) clone() Worker {
 	w.HintEndpoints = maps.Clone(w.HintEndpoints)
 	w.Ranks = slices.Clone(w.Ranks)
 	for i := range w.Ranks {
-		w.Ranks[i].Endpoints = slices.Clone(w.Ranks[i].Endpoints)
+		w.Ranks[i].Endpoints, w.Ranks[i].Replays = slices.Clone(w.Ranks[i].Endpoints), slices.Clone(w.Ranks[i].Replays)
 	}
 	w.Metadata, w.Settings = nil, nil // they were judged and are needed no more
 	return w

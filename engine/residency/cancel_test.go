@@ -368,22 +368,23 @@ func TestLease(t *testing.T) {
 			}
 		})
 	})
-	t.Run("the same again after a release waits for its end", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, r *rig) {
-			reg := leased("w1", intent("a", 1, 11))
-			r.register(reg)
-			wait := make(chan struct{})
-			r.plane.during("withdraw", func(context.Context) error { <-wait; return nil })
-			go func() { _ = r.Release(context.Background(), "w1") }()
-			r.settle()
-			again := r.goes(t.Context(), reg)
-			r.settle()
-			close(wait)
-			if err := <-again; err != nil {
-				t.Fatal(err)
-			}
+	for name, next := range map[string]Intent{"the same": intent("a", 1, 11), "another life": intent("a", 1, 12)} {
+		t.Run(name+" after a release waits for its end", func(t *testing.T) {
+			inBubble(t, func(t *testing.T, r *rig) {
+				r.register(leased("w1", intent("a", 1, 11)))
+				wait := make(chan struct{})
+				r.plane.during("withdraw", func(context.Context) error { <-wait; return nil })
+				go func() { _ = r.Release(context.Background(), "w1") }()
+				r.settle()
+				again := r.goes(t.Context(), leased("w1", next))
+				r.settle()
+				close(wait)
+				if err := <-again; err != nil {
+					t.Fatal(err)
+				}
+			})
 		})
-	})
+	}
 }
 
 // TestMany lets workers come and go, be cancelled and refused, faulted and

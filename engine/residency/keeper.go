@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // keeper brings the slot of one owner in one scope to what the owner's intents
@@ -173,7 +174,7 @@ func (k *keeper) serve(s *slot, rec *record) (what step, _ *record, why string) 
 // left says why nobody wants the slot attached any more. mu is held.
 func (s *slot) left() string {
 	if s.record != nil && s.record.lease.ending != nil {
-		return s.record.lease.ending.Error()
+		return strings.TrimPrefix(s.record.lease.ending.Error(), "residency: ")
 	}
 	return "no intent"
 }

@@ -111,11 +111,12 @@ func (r *Registry) admit(reg Registration) (l *lease, wait <-chan struct{}, err 
 		return nil, nil, ErrClosed
 	}
 	if old := r.leases[reg.ID]; old != nil {
+		if old.ending != nil { // what it was does not matter any more
+			return nil, old.ended, nil
+		}
 		switch err := old.differs(&reg); {
 		case err != nil:
 			return nil, nil, err
-		case old.ending != nil:
-			return nil, old.ended, nil
 		case !old.complete:
 			return nil, old.started, nil
 		}
@@ -183,7 +184,7 @@ func (s *scope) admits(n *Intent, lease string, fresh *int) (wait <-chan struct{
 	case k == nil:
 		*fresh++
 	case k.slot != nil && (k.slot.keeps() || len(k.live()) > 0) && k.slot.flags == 0:
-		return nil, k.slot.accepts(n)
+		return nil, k.slot.source.Accepts(n)
 	}
 	return nil, nil
 }

@@ -49,7 +49,7 @@ func (s *slot) attach(rec *record, recordID func(publisher, generation uint64) u
 	case s.state != Detached:
 		return Attachment{}, errAttached
 	}
-	if err := s.accepts(&rec.Intent); err != nil {
+	if err := s.source.Accepts(&rec.Intent); err != nil {
 		return Attachment{}, err
 	}
 	s.generation++
@@ -73,20 +73,21 @@ func (s *slot) attach(rec *record, recordID func(publisher, generation uint64) u
 	return *s.attachment, nil
 }
 
-// accepts refuses an intent that differs from the slot in what never changes.
-func (s *slot) accepts(i *Intent) error {
+// Accepts refuses an intent of the slot's owner that differs from the slot in
+// what never changes, with an *ImmutableError.
+func (s *Source) Accepts(i *Intent) error {
 	num := func(n int) string { return strconv.Itoa(n) }
 	for _, f := range []struct{ field, have, got string }{
-		{"global_dp_rank", strconv.FormatUint(uint64(s.source.Rank), 10), strconv.FormatUint(uint64(i.Worker.Rank), 10)},
-		{"kv_state_endpoint", s.source.KVStateEndpoint, i.KVStateEndpoint},
-		{"indexer_domain_id", s.source.Domain, i.Domain},
-		{"kv_block_size", num(s.source.BlockSize), num(i.BlockSize)},
-		{"ingress_protocol", s.source.Protocol.String(), i.Protocol.String()},
-		{"model", s.source.Model, i.Model},
-		{"shards", num(s.source.Shards), num(len(i.Endpoints))},
+		{"global_dp_rank", strconv.FormatUint(uint64(s.Rank), 10), strconv.FormatUint(uint64(i.Worker.Rank), 10)},
+		{"kv_state_endpoint", s.KVStateEndpoint, i.KVStateEndpoint},
+		{"indexer_domain_id", s.Domain, i.Domain},
+		{"kv_block_size", num(s.BlockSize), num(i.BlockSize)},
+		{"ingress_protocol", s.Protocol.String(), i.Protocol.String()},
+		{"model", s.Model, i.Model},
+		{"shards", num(s.Shards), num(len(i.Endpoints))},
 	} {
 		if f.have != f.got {
-			return &ImmutableError{Owner: s.source.Owner, Field: f.field, Have: f.have, Got: f.got}
+			return &ImmutableError{Owner: s.Owner, Field: f.field, Have: f.have, Got: f.got}
 		}
 	}
 	return nil

@@ -7,6 +7,11 @@
 //	       ──▶ Attachment
 //	start  ──▶ VLLM, HiCache ──▶ Host, RankOwners, HintEndpoints
 //
+// Where host, router and publisher are one process, as in cairn, no record of a
+// source or an attachment comes from outside: C is for programs that read those
+// of others. That an intent leaves alone what a slot keeps for its life is judged
+// where slots are, by residency.Source.Accepts.
+//
 // # Invariants
 //
 //   - A registered endpoint is never loopback, unspecified or a wildcard,

@@ -80,25 +80,6 @@ func intentEndpoint(field, endpoint string) error {
 	return err
 }
 
-// Immutable checks that an intent for a slot that exists leaves alone what a
-// slot keeps for its life: rank, state endpoint, domain, block size, protocol.
-// The error is nil or Errors, each naming both values.
-func Immutable(slot, in *Intent) error {
-	var f findings
-	for _, c := range []struct{ field, was, now string }{
-		{"dp_rank", number(slot.Rank), number(in.Rank)},
-		{"kv_state_endpoint", slot.StateTarget, in.StateTarget},
-		{"indexer_domain_id", slot.Domain.String(), in.Domain.String()},
-		{"kv_block_size", number(slot.BlockSize), number(in.BlockSize)},
-		{"ingress_protocol", canonical(slot.Protocol), canonical(in.Protocol)},
-	} {
-		if c.was != c.now {
-			f.add(IntentImmutable, "intent."+c.field, c.now, "the slot of owner "+slot.Owner.String()+" has "+quote(c.was)+" and keeps it", quote(c.was)+", or another owner")
-		}
-	}
-	return f.err()
-}
-
 // canonical makes the spellings of one protocol equal.
 func canonical(protocol string) string {
 	if p, ok := identity.ParseProtocol(protocol); ok {

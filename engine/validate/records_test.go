@@ -181,31 +181,6 @@ func TestIntents(t *testing.T) {
 	}
 }
 
-func TestImmutable(t *testing.T) {
-	_, slot := intent(t)
-	_, in := intent(t)
-	in.Incarnation, in.DiscoveryID, in.RawTopic, in.Worker, in.Protocol = 73, 73, "kv@2", 18, "sglang_hi_cache_v1"
-	if err := Immutable(slot, in); err != nil {
-		t.Fatalf("another worker of the same slot: %v", err)
-	}
-	for _, c := range []struct {
-		field, was, now string
-		change          func(in *Intent)
-	}{
-		{"dp_rank", "0", "1", func(in *Intent) { in.Rank = 1 }},
-		{"kv_state_endpoint", "m", "n", func(in *Intent) { in.StateTarget = "n" }},
-		{"indexer_domain_id", domain2, domain3, func(in *Intent) { in.Domain, _ = identity.ParseIndexerDomain(domain3) }},
-		{"kv_block_size", "64", "16", func(in *Intent) { in.BlockSize = 16 }},
-		{"ingress_protocol", "sglang_hicache_v1", "vllm_residency_v1", func(in *Intent) { in.Protocol = "vllm_residency_v1" }},
-	} {
-		t.Run("B-immutable/"+c.field, func(t *testing.T) {
-			_, in := intent(t)
-			c.change(in)
-			refusal{IntentImmutable, []string{c.was, c.now, slot.Owner.String()}}.check(t, Immutable(slot, in), "intent."+c.field, c.now)
-		})
-	}
-}
-
 func sourceRecord(t testing.TB) (RouterView, *Source) {
 	o := owner(t, domain2+slotA)
 	return RouterView{StateEndpoint: "m", BlockSize: 64, Domain: o.Domain()}, &Source{

@@ -27,7 +27,6 @@ const (
 	IntentScheme      // B7
 	IntentScope       // B: another control scope
 	IntentTopic       // B: another discovery topic
-	IntentImmutable   // B: a slot's immutable field differs
 
 	SourcePublisher // C1
 	SourceVersion   // C2
@@ -92,7 +91,6 @@ var rules = [numRules]struct{ id, text string }{
 	IntentScheme:      {"B7", "endpoint is not tcp"},
 	IntentScope:       {"B-scope", "another control scope"},
 	IntentTopic:       {"B-topic", "another discovery topic"},
-	IntentImmutable:   {"B-immutable", "immutable field changed"},
 
 	SourcePublisher: {"C1", "publisher is not the discovery id"},
 	SourceVersion:   {"C2", "another version"},
