@@ -124,6 +124,9 @@ func appendSlot(b []byte, s *residency.SlotStatus, now time.Time) []byte {
 		b = appendUint(b, `,"worker":{"id":`, a.Worker.ID)
 		b = appendUint(b, `,"rank":`, uint64(a.Worker.Rank))
 		b = appendStrings(append(b, `},"endpoints":`...), a.Endpoints)
+		if len(a.Replays) > 0 {
+			b = appendStrings(append(b, `,"replay_endpoints":`...), a.Replays)
+		}
 		b = appendText(b, `,"topic":`, a.Topic)
 		b = append(appendUint(b, `,"ready_at":`, uint64(a.ReadyAt)), '}')
 	}
