@@ -166,7 +166,8 @@ const testOwner = "01010101010101010101010101010101:0202020202020202020202020202
 func workerBody(change ...string) string {
 	body := `{"model":"m","worker_id":"18446744073709551615","ingress_protocol":"sglang_hicache_v1","kv_block_size":64,"router_hint_worker_type":"agg",
  "router_hint_source_control_endpoints":{"0":"tcp://10.0.0.1:23280","1":"tcp://10.0.0.1:23284"},
- "ranks":[{"dp_rank":0,"cache_owner_id":"` + testOwner + `1","intent_incarnation":9007199254740991,"raw_zmq_endpoint":"tcp://10.0.0.1:5557","raw_topic":"kv@0"},
+ "ranks":[{"dp_rank":0,"cache_owner_id":"` + testOwner + `1","intent_incarnation":9007199254740991,"raw_zmq_endpoint":"tcp://10.0.0.1:5557","raw_topic":"kv@0",
+   "raw_replay_endpoint":"tcp://10.0.0.1:6557"},
   {"dp_rank":1,"cache_owner_id":"` + testOwner + `2","intent_incarnation":"72","raw_zmq_endpoint":"tcp://10.0.0.1:5558","raw_topic":"kv@1"}]}`
 	return strings.NewReplacer(change...).Replace(body)
 }
@@ -198,7 +199,8 @@ func TestWorkersRegister(t *testing.T) {
 			}
 		}
 		at := slot["attachment"].(map[string]any)
-		if at["incarnation"] != json.Number("9007199254740991") || fmt.Sprint(at["worker"]) != "map[id:18446744073709551615 rank:0]" || at["topic"] != "kv@0" {
+		if at["incarnation"] != json.Number("9007199254740991") || fmt.Sprint(at["worker"]) != "map[id:18446744073709551615 rank:0]" || at["topic"] != "kv@0" ||
+			fmt.Sprint(at["endpoints"]) != "[tcp://10.0.0.1:5557]" || fmt.Sprint(at["replay_endpoints"]) != "[tcp://10.0.0.1:6557]" {
 			t.Errorf("attachment %v", at)
 		}
 		host := owners["hosts"].([]any)[0].(map[string]any)
