@@ -159,7 +159,7 @@ func serve(ctx context.Context, conf config.Config, log *slog.Logger, r recordOp
 		AllowDegradedHints: conf.DegradedHints,
 		Hints:              conf.Hints,
 		Repair:             conf.Repair,
-		Owners:             engine.OwnerOptions{OnLoss: conf.OnLoss, RequireFirstSeq: conf.RequireFirstSeq},
+		Owners:             engine.OwnerOptions{OnGap: conf.OnGap, OnLoss: conf.OnLoss, RequireFirstSeq: conf.RequireFirstSeq},
 		Logger:             log,
 	})
 	if err != nil {

@@ -58,9 +58,10 @@ type Config struct {
 	Registration bool
 	WorkersFile  string
 	MaxSlots     int
-	// OnLoss says what a registered durable owner's inventory is worth after a
-	// loss; RequireFirstSeq fences or degrades an attachment whose first batch is
-	// not the publisher's first.
+	// OnGap says whether registered owners are repaired, OnLoss what a durable
+	// one's inventory is worth after a loss; RequireFirstSeq fences or degrades an
+	// attachment whose first batch is not the publisher's first.
+	OnGap           engine.OnGap
 	OnLoss          engine.OnLoss
 	RequireFirstSeq bool
 

@@ -32,6 +32,7 @@ type Environment struct {
 	Register    *string `env:"REGISTRATION" key:"registration"`
 	WorkersFile *string `env:"WORKERS_FILE" key:"workers_file"`
 	MaxSlots    *string `env:"MAX_SLOTS" key:"max_slots"`
+	OnGap       *string `env:"ON_GAP" key:"on_gap"`
 	OnLoss      *string `env:"ON_LOSS" key:"on_loss"`
 	FirstSeq    *string `env:"REQUIRE_FIRST_SEQ" key:"require_first_seq"`
 	LogLevel    *string `env:"LOG_LEVEL" key:"log.level"`

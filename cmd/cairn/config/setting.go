@@ -134,6 +134,19 @@ var Settings = []Setting{
 		get: func(c *Config) string { return strconv.Itoa(c.MaxSlots) },
 	},
 	{
+		Key: "on_gap", kind: text,
+		Usage: "a registered owner that misses batches: retire it, or repair it first",
+		set: func(c *Config, s string) error {
+			on, err := engine.ParseOnGap(s)
+			if err != nil || s == "" {
+				return bad("is no such word", "retire or repair")
+			}
+			c.OnGap = on
+			return nil
+		},
+		get: func(c *Config) string { return c.OnGap.String() },
+	},
+	{
 		Key: "on_loss", kind: text,
 		Usage: "a registered durable owner that lost batches: clear or keep what it holds",
 		set: func(c *Config, s string) error {
