@@ -46,13 +46,13 @@ type attachedSlot struct {
 	pool    *source // the owner's own entry
 	index   *index
 	holders [2]tree.Holder // by domain
-	peer    *peer
 	sizes   [2]blockSizes
 	cleared [2]atomic.Bool // by a call, since the attachment began
 	learned ingest.Learned // over all attachments: the block size never changes
 	cursor  atomic.Uint64  // barriers applied
 
 	// Guarded by plane.mu.
+	peer     *peer       // of the last link that was registered
 	attached *attachment // open
 	worker   *source     // of the present or the last attachment, until it is detached
 	shown    *source     // the worker's entry in the view

@@ -29,8 +29,10 @@ func (p *plane) Open(ctx context.Context, a residency.Attachment) (err error) {
 		src.spec.Endpoint, src.spec.Shards = "", a.Endpoints
 	}
 	if a.Hint != nil {
-		src.spec.Hint = &HintConfig{WorkerType: a.Hint.WorkerType, Endpoints: map[int]string{rank: a.Hint.ControlEndpoint}}
+		src.spec.Hint = &HintConfig{WorkerType: a.Hint.WorkerType, Endpoints: map[int]string{rank: a.Hint.ControlEndpoint},
+			Carrier: a.Hint.Carrier, Link: a.Hint.Link, TP: a.Hint.TP}
 		src.role, _ = hint.ParseRole(a.Hint.WorkerType)
+		src.carrier, _ = hint.ParseCarrier(a.Hint.Carrier)
 	}
 	att := &attachment{Attachment: a, slot: s, source: src, up: make([]atomic.Bool, len(a.Endpoints)), repairs: make([]repairing, len(a.Endpoints))}
 	defer func() {
@@ -62,6 +64,9 @@ func (p *plane) Open(ctx context.Context, a residency.Attachment) (err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if a.Hint != nil && a.Hint.Link != s.peer.cost.link {
+		s.peer = &peer{cost: e.selection.costs.cell(s.Model, a.Hint.Link)}
+	}
 	if err := p.name(att); err != nil {
 		return err
 	}

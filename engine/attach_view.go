@@ -164,7 +164,7 @@ func (s *attachedSlot) poolHolder(rt *residency.Route) *holder {
 	c.Key, c.EngineLocal = s.pool.engine.cacheOwnerKey(&s.Source), s.Protocol.EngineLocal()
 	if rt.Hint != nil { // the route's, which is the last intent's
 		c.Role, _ = hint.ParseRole(rt.Hint.WorkerType)
-		c.Endpoint = rt.Hint.ControlEndpoint
+		c.Endpoint, c.Width = rt.Hint.ControlEndpoint, rt.Hint.TP
 	}
 	if s.Shards > 1 {
 		c.Width = s.Shards

@@ -75,7 +75,7 @@ func ParseFile(data []byte) ([]Worker, error) {
 // another incarnation.
 func (w *Worker) derive(i int) uint64 {
 	r := &w.Ranks[i]
-	parts := []any{w.ID, w.Model, w.Protocol.String(), w.WorkerType, w.HintEndpoints, w.WorkerID, w.Producer,
+	parts := []any{w.ID, w.Model, w.Protocol.String(), w.WorkerType, w.HintEndpoints, w.HintCarrier, w.HintLink, w.HintTP, w.WorkerID, w.Producer,
 		w.TargetHost, w.StateEndpoint, w.BlockSize, w.ImageToken, w.VideoToken, r.Rank, r.Endpoints, r.Topic, r.Owner}
 	if len(r.Replays) > 0 {
 		parts = append(parts, r.Replays)
@@ -107,6 +107,9 @@ func parseWorker(o *validate.Object) Worker {
 		w.WorkerType = role.String()
 	}
 	w.HintEndpoints = o.ByName("router_hint_source_control_endpoints")
+	w.HintCarrier, w.HintLink = o.Text("hint_carrier"), o.Text("hint_link")
+	width, _ := o.Uint("hint_tp", 1, maxTP)
+	w.HintTP = int(width)
 	w.WorkerID, _ = o.Uint("worker_id", 0, math.MaxUint64)
 	w.Producer, _ = o.Uint("producer_instance", 0, math.MaxUint64)
 	w.TargetHost, _ = o.Uint("target_host", 1, math.MaxUint64)

@@ -16,6 +16,7 @@ import (
 const goodBody = `{"id":"w1","model":"m","worker_id":"18446744073709551615","producer_instance":9007199254740993,"target_host":7,
  "ingress_protocol":"sglang_hi_cache_v1","kv_state_endpoint":"s","kv_block_size":64,"image_token_id":5,"lease_ms":30000,
  "router_hint_worker_type":"agg","router_hint_source_control_endpoints":{"3":"tcp://10.0.0.7:23280"},
+ "hint_carrier":"kv_transfer_params.kv_hint","hint_link":"rdma","hint_tp":2,
  "ranks":[{"dp_rank":3,"cache_owner_id":"01010101010101010101010101010101:02020202020202020202020202020202/00000000000000ff/00000000000000000000000000000001",
   "intent_incarnation":"9007199254740991","raw_zmq_endpoints":["tcp://10.0.0.7:5557","tcp://10.0.0.7:5567"],
   "raw_replay_endpoints":["tcp://10.0.0.7:6557","tcp://10.0.0.7:6567"],"raw_topic":"kv@3"}]}`
@@ -27,7 +28,7 @@ func TestParseWorker(t *testing.T) {
 	}
 	five := uint32(5)
 	want := Worker{ID: "w1", Model: "m", Protocol: identity.HiCache, TTL: 30 * time.Second, WorkerType: "aggregated",
-		HintEndpoints: map[string]string{"3": "tcp://10.0.0.7:23280"}, WorkerID: math.MaxUint64, Producer: 1<<53 + 1, TargetHost: 7,
+		HintEndpoints: map[string]string{"3": "tcp://10.0.0.7:23280"}, HintCarrier: "kv_transfer_params.kv_hint", HintLink: "rdma", HintTP: 2, WorkerID: math.MaxUint64, Producer: 1<<53 + 1, TargetHost: 7,
 		StateEndpoint: "s", BlockSize: 64, ImageToken: &five,
 		Ranks: []Rank{{Rank: 3, Endpoints: []string{"tcp://10.0.0.7:5557", "tcp://10.0.0.7:5567"},
 			Replays: []string{"tcp://10.0.0.7:6557", "tcp://10.0.0.7:6567"}, Topic: "kv@3", Owner: ownerID(t, scopeA, 1), Incarnation: identity.MaxID}}}

@@ -68,7 +68,7 @@ func (w *Worker) source() (engine.Source, error) {
 	if w.WorkerType == "" {
 		return s, nil
 	}
-	s.Hint = &engine.HintConfig{WorkerType: w.WorkerType, Endpoint: w.HintEndpoints["0"]}
+	s.Hint = &engine.HintConfig{WorkerType: w.WorkerType, Endpoint: w.HintEndpoints["0"], Carrier: w.HintCarrier, Link: w.HintLink, TP: w.HintTP}
 	stride, err := w.stride()
 	s.Hint.Stride = stride
 	return s, err

@@ -277,6 +277,12 @@ func TestRefusals(t *testing.T) {
 			{"no ranks", owned(t, "w", 1), func(w *Worker) { w.Ranks, w.HintEndpoints = nil, nil }, validate.EmptyDescriptors, "ranks"},
 			{"loopback", owned(t, "w", 1), func(w *Worker) { w.Ranks[1].Endpoints[0] = "tcp://127.1:5558" }, validate.HostLoopbackAddress, "ranks[1].raw_zmq_endpoint"},
 			{"R7 rank without hint endpoint", owned(t, "w", 1), func(w *Worker) { delete(w.HintEndpoints, "1") }, validate.HintRankMissing, "router_hint_source_control_endpoints"},
+			{"unknown carrier", owned(t, "w", 1), func(w *Worker) { w.HintCarrier = "pigeon" }, validate.JSONType, "hint_carrier"},
+			{"long link", owned(t, "w", 1), func(w *Worker) { w.HintLink = strings.Repeat("x", 257) }, validate.JSONType, "hint_link"},
+			{"width that is not there", owned(t, "w", 1), func(w *Worker) {
+				w.HintTP, w.Ranks[1].Endpoints = 4, []string{"tcp://10.0.0.1:5558", "tcp://10.0.0.1:5568"}
+			}, validate.JSONNumber, "hint_tp"},
+			{"link without type", owned(t, "w", 1), func(w *Worker) { w.WorkerType, w.HintEndpoints, w.HintLink = "", nil, "rdma" }, validate.JSONMissing, "router_hint_worker_type"},
 			{"endpoints without type", owned(t, "w", 1), func(w *Worker) { w.WorkerType = "" }, validate.JSONMissing, "router_hint_worker_type"},
 			{"no incarnation", owned(t, "w", 1), func(w *Worker) { w.Ranks[0].Incarnation = 0 }, validate.JSONNumber, "ranks[0].intent_incarnation"},
 			{"54 bits", owned(t, "w", 1), func(w *Worker) { w.Ranks[0].Incarnation = 1 << 53 }, validate.JSONNumber, "ranks[0].intent_incarnation"},
@@ -304,7 +310,7 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%s: %v is not %v of %s", c.name, err, c.rule, c.field)
 			}
 		}
-		if len(g.Registrations()) != 0 || len(g.plane.endpoints()) != 0 || len(g.sources.ids()) != 0 || g.Count(Refused) != 23 {
+		if len(g.Registrations()) != 0 || len(g.plane.endpoints()) != 0 || len(g.sources.ids()) != 0 || g.Count(Refused) != 27 {
 			t.Errorf("left: %v, %d refused", g.Registrations(), g.Count(Refused))
 		}
 	})
@@ -354,12 +360,13 @@ func TestPlainWorker(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, g *rig) {
 		w := plainWorker("p1", 1)
 		w.WorkerType, w.HintEndpoints = "decode", map[string]string{"0": "tcp://10.1.0.1:23280", "1": "tcp://10.1.0.1:23284"}
+		w.HintCarrier, w.HintLink, w.HintTP = "kv_transfer_params.kv_hint", "rdma", 4
 		l, err := g.Register(t.Context(), w)
 		if err != nil || l.ID != "p1" || l.Scope != "" {
 			t.Fatal(l, err)
 		}
 		s := g.sources.all["p1"]
-		want := engine.Source{ID: "p1", Model: "m", Endpoint: "tcp://10.1.0.1:5557", Ranks: 2, Hint: &engine.HintConfig{WorkerType: "decode", Endpoint: "tcp://10.1.0.1:23280", Stride: 4}}
+		want := engine.Source{ID: "p1", Model: "m", Endpoint: "tcp://10.1.0.1:5557", Ranks: 2, Hint: &engine.HintConfig{WorkerType: "decode", Endpoint: "tcp://10.1.0.1:23280", Stride: 4, Carrier: "kv_transfer_params.kv_hint", Link: "rdma", TP: 4}}
 		if !reflect.DeepEqual(s, want) {
 			t.Errorf("source %+v, want %+v", s, want)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cairn-kv/cairn/engine/hint"
 	"github.com/cairn-kv/cairn/engine/identity"
 	"github.com/cairn-kv/cairn/engine/residency"
 	"github.com/cairn-kv/cairn/engine/validate"
@@ -29,6 +30,12 @@ type Worker struct {
 	// HintEndpoints are the control endpoints by rank in decimal, of all ranks
 	// or of none.
 	HintEndpoints map[string]string
+	// HintCarrier is where in a request the worker wants its hints, one of
+	// hint.Carriers; HintLink names the kind of link it is fetched over, to which
+	// costs are known; HintTP is the number of TP shards that peers dial. "" and 0
+	// are the defaults: kv_hint, no name, the number of raw endpoints.
+	HintCarrier, HintLink string
+	HintTP                int
 
 	// Ranks are the managed ranks, at least one.
 	Ranks []Rank
@@ -76,6 +83,9 @@ const wantIncarnation = "a number of 1 … 9007199254740991, drawn anew for ever
 // MaxRanks is how many ranks one worker may register.
 const MaxRanks = 64
 
+// maxTP bounds the TP width that a worker may state.
+const maxTP = 1024
+
 // check judges what does not depend on what is registered already. The error
 // is nil or validate.Errors.
 func (w *Worker) check() error {
@@ -106,10 +116,32 @@ func (w *Worker) check() error {
 		p.add(validate.JSONMissing, "router_hint_worker_type", "", "is not stated, and without it the endpoints make no one capable", "aggregated, prefill or decode")
 	}
 	p.note(w.checkReplays())
+	p.note(w.checkHints())
 	if w.Protocol.Owned() {
 		p.note(w.checkOwned(managed))
 	} else {
 		p.note(w.checkPlain())
+	}
+	return p.err()
+}
+
+// checkHints judges what goes beyond the worker's type and endpoints.
+func (w *Worker) checkHints() error {
+	var p problems
+	if _, ok := hint.ParseCarrier(w.HintCarrier); !ok {
+		p.add(validate.JSONType, "hint_carrier", w.HintCarrier, "is no carrier", "one of "+hint.Carriers)
+	}
+	if len(w.HintLink) > 256 {
+		p.add(validate.JSONType, "hint_link", w.HintLink[:40]+"…", "is too long", "at most 256 bytes")
+	}
+	for i := range w.Ranks {
+		if n := len(w.Ranks[i].Endpoints); n > 1 && w.HintTP != 0 && w.HintTP != n {
+			p.add(validate.JSONNumber, "hint_tp", fmt.Sprint(w.HintTP), fmt.Sprintf("is not the number of raw endpoints of ranks[%d], %d", i, n), fmt.Sprintf("%d, or none", n))
+			break
+		}
+	}
+	if w.WorkerType == "" && (w.HintCarrier != "" || w.HintLink != "" || w.HintTP != 0) {
+		p.add(validate.JSONMissing, "router_hint_worker_type", "", "is not stated, and without it the worker takes no part in hints", "aggregated, prefill or decode")
 	}
 	return p.err()
 }
@@ -179,7 +211,8 @@ func (w *Worker) intents(h residency.Host) []residency.Intent {
 			ImageToken: w.ImageToken, VideoToken: w.VideoToken,
 		}
 		if w.WorkerType != "" {
-			all[i].Hint = &residency.HintSource{WorkerType: w.WorkerType, ControlEndpoint: w.HintEndpoints[fmt.Sprint(r.Rank)]}
+			all[i].Hint = &residency.HintSource{WorkerType: w.WorkerType, ControlEndpoint: w.HintEndpoints[fmt.Sprint(r.Rank)],
+				Carrier: w.HintCarrier, Link: w.HintLink, TP: w.HintTP}
 		}
 	}
 	return all
@@ -212,7 +245,8 @@ func (w *Worker) admit(h residency.Host, scope [16]byte) error {
 
 // equal reports whether two workers are the same registration.
 func (w *Worker) equal(o *Worker) bool {
-	return w.Model == o.Model && w.Protocol == o.Protocol && w.WorkerType == o.WorkerType && maps.Equal(w.HintEndpoints, o.HintEndpoints) &&
+	return w.Model == o.Model && w.Protocol == o.Protocol && w.WorkerType == o.WorkerType &&
+		w.HintCarrier == o.HintCarrier && w.HintLink == o.HintLink && w.HintTP == o.HintTP && maps.Equal(w.HintEndpoints, o.HintEndpoints) &&
 		slices.EqualFunc(w.Ranks, o.Ranks, func(a, b Rank) bool {
 			return a.Rank == b.Rank && a.Topic == b.Topic && a.Owner == b.Owner && a.Incarnation == b.Incarnation && slices.Equal(a.Endpoints, b.Endpoints) && slices.Equal(a.Replays, b.Replays)
 		})

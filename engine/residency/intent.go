@@ -34,6 +34,11 @@ type HintSource struct {
 	ControlEndpoint string
 	// WorkerType is aggregated, prefill or decode.
 	WorkerType string
+	// Carrier is where in a request the worker wants its hints, Link the kind of
+	// link it is fetched over, TP the width that peers dial; "" and 0 leave them to
+	// the defaults. They are ours, and in no upstream record.
+	Carrier, Link string
+	TP            int
 }
 
 // Intent is one rank's wish to have its owner attached to its raw stream. What

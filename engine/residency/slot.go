@@ -158,7 +158,11 @@ func changed(have, got *Intent) (field, was, is string) {
 		if h == nil {
 			return ""
 		}
-		return h.WorkerType + " " + h.ControlEndpoint
+		s := h.WorkerType + " " + h.ControlEndpoint
+		if h.Carrier != "" || h.Link != "" || h.TP != 0 {
+			s += fmt.Sprintf(" carrier %q, link %q, tp %d", h.Carrier, h.Link, h.TP)
+		}
+		return s
 	}
 	for _, f := range []struct{ field, have, got string }{
 		{"target_host", num(have.TargetHost), num(got.TargetHost)},

@@ -132,7 +132,17 @@ func appendSlot(b []byte, s *residency.SlotStatus, now time.Time) []byte {
 	}
 	if h := s.Hint; h != nil {
 		b = appendText(b, `,"hint":{"worker_type":`, h.WorkerType)
-		b = append(appendText(b, `,"endpoint":`, h.ControlEndpoint), '}')
+		b = appendText(b, `,"endpoint":`, h.ControlEndpoint)
+		if h.Carrier != "" {
+			b = appendText(b, `,"carrier":`, h.Carrier)
+		}
+		if h.Link != "" {
+			b = appendText(b, `,"link":`, h.Link)
+		}
+		if h.TP != 0 {
+			b = appendInt(b, `,"tp":`, h.TP)
+		}
+		b = append(b, '}')
 	}
 	if s.Lease != "" {
 		b = appendText(b, `,"lease":`, s.Lease)
