@@ -43,11 +43,11 @@ func (f *feed) open(ctx context.Context) error {
 	}
 	f.port = port
 	pool := ingest.PoolNone
-	switch s.spec.Protocol {
-	case VLLMResidencyV1:
-		pool = ingest.PoolDurable
-	case HiCacheV1, hiCacheV1Alt:
+	switch protocol, _ := s.spec.protocol(); {
+	case protocol.EngineLocal():
 		pool = ingest.PoolEngineLocal
+	case protocol.Owned():
+		pool = ingest.PoolDurable
 	}
 	backoff := e.opt.Backoff
 	switch {

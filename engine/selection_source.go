@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cairn-kv/cairn/engine/hint"
+	"github.com/cairn-kv/cairn/engine/identity"
 )
 
 // HintConfig is what a worker publishes about its part in hints.
@@ -243,6 +244,7 @@ func (s *source) candidate(rank int, d Domain) hint.Candidate {
 	c.Key = ownerKey(s.engine.opt.Scope, s.spec.ID, rank)
 	// Declared statically: attached to its worker for as long as it is known.
 	c.Attached, c.AttachedTo, c.Projected = true, at, true
-	c.EngineLocal = s.spec.Protocol != VLLMResidencyV1
+	protocol, _ := s.spec.protocol()
+	c.EngineLocal = protocol != identity.VLLMResidency
 	return c
 }

@@ -6,11 +6,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cairn-kv/cairn/engine/identity"
 	"github.com/cairn-kv/cairn/ingest/zmtp"
 	"github.com/cairn-kv/cairn/tree"
 )
 
-// Ingress protocols: what a source's word covers.
+// Ingress protocols: what a source's word covers. These are the spellings that
+// cairn writes; what else is taken for them stands in package identity.
 const (
 	// FrameworkV1 is a plain engine stream: the framework's own cache, no
 	// residency of a cache library. The default.
@@ -19,8 +21,6 @@ const (
 	VLLMResidencyV1 = "vllm_residency_v1"
 	// HiCacheV1 adds a cache owner whose pool dies with the engine.
 	HiCacheV1 = "sglang_hicache_v1"
-	// hiCacheV1Alt is the other spelling that is met in the wild.
-	hiCacheV1Alt = "sglang_hi_cache_v1"
 )
 
 const protocols = FrameworkV1 + ", " + VLLMResidencyV1 + ", " + HiCacheV1
@@ -127,16 +127,13 @@ func (e *FieldError) Error() string {
 	return s + e.Field + " " + e.Value + ": " + e.Want
 }
 
-// owned reports whether a protocol has a cache owner, and known whether there
-// is such a protocol.
-func owned(protocol string) (owned, known bool) {
-	switch protocol {
-	case "", FrameworkV1:
-		return false, true
-	case VLLMResidencyV1, HiCacheV1, hiCacheV1Alt:
-		return true, true
+// protocol is the source's ingress protocol, and known whether there is such a
+// one.
+func (s *Source) protocol() (p identity.Protocol, known bool) {
+	if s.Protocol == "" {
+		return identity.Framework, true
 	}
-	return false, false
+	return identity.ParseProtocol(s.Protocol)
 }
 
 // Validate checks a source against the default limits without adding it. The
@@ -178,7 +175,7 @@ func (s *Source) problems(maxRanks int, reach bool) (all []*FieldError) {
 	if s.FirstSeq > 1 {
 		bad("first_seq", strconv.FormatUint(s.FirstSeq, 10), "publishers start at 0 (engines) or 1 (Mooncake master, llm-d fs backend)")
 	}
-	if _, known := owned(s.Protocol); !known {
+	if _, known := s.protocol(); !known {
 		bad("protocol", strconv.Quote(s.Protocol), "wants one of "+protocols)
 	}
 	if s.Ranks < 0 || s.Ranks > maxRanks {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/cairn-kv/cairn/engine/identity"
 )
 
 func TestValidate(t *testing.T) {
@@ -84,6 +86,24 @@ func TestValidate(t *testing.T) {
 				t.Errorf("%v: field %q, want %q saying %q", err, f.Field, tc.field, tc.says)
 			}
 		})
+	}
+}
+
+// TestProtocolSpellings holds our constants against the one table of spellings.
+func TestProtocolSpellings(t *testing.T) {
+	for text, want := range map[string]identity.Protocol{
+		"": identity.Framework, FrameworkV1: identity.Framework, VLLMResidencyV1: identity.VLLMResidency, HiCacheV1: identity.HiCache,
+		identity.HiCacheProtocol.All()[1]: identity.HiCache,
+	} {
+		s := Source{Protocol: text}
+		if p, known := s.protocol(); !known || p != want {
+			t.Errorf("%q is %v, %v", text, p, known)
+		}
+	}
+	for p, text := range []string{FrameworkV1, VLLMResidencyV1, HiCacheV1} {
+		if identity.Protocol(p).String() != text {
+			t.Errorf("%v is written %q", identity.Protocol(p), text)
+		}
 	}
 }
 

@@ -126,7 +126,8 @@ func (e *Engine) addSource(ctx context.Context, s Source, ranks []int, dial func
 		s.Protocol = FrameworkV1
 	}
 	src := &source{engine: e, spec: s, shard: placeOf(s.ID, len(e.shards)), roots: map[unitKey]tree.Root{}}
-	src.owned, _ = owned(s.Protocol)
+	protocol, _ := s.protocol()
+	src.owned = protocol.Owned()
 	if s.Hint != nil {
 		src.role, _ = hint.ParseRole(s.Hint.WorkerType)
 		src.carrier, _ = hint.ParseCarrier(s.Hint.Carrier)
