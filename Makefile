@@ -15,7 +15,7 @@ SEED      ?=
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := usage
-.PHONY: usage build demo test race bench profile perf perf-peers fuzz soak mutants lint interop
+.PHONY: usage build demo test race bench profile perf perf-peers fuzz fuzz-long soak mutants lint interop
 
 usage: ## print this list
 	@echo 'usage: make TARGET [VARIABLE=value …]'
@@ -58,6 +58,9 @@ fuzz: ## run every fuzz target for FUZZTIME each, seeded from fuzz/corpus
 		echo "fuzz $$(dirname $$file) $$target"; \
 		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 2s "$$(dirname $$file)" </dev/null; \
 	done
+
+fuzz-long: ## the same, an hour each (FUZZTIME=8h …)
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=$(if $(filter command line,$(origin FUZZTIME)),$(FUZZTIME),1h)
 
 # A failure prints the seed; SEED=… repeats its events. perf/soak/README.md has
 # what the last long one did.

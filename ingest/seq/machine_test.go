@@ -133,67 +133,92 @@ func TestMachine(t *testing.T) {
 // number instead of two.
 func TestAgainstModel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
-	seen := [NumKinds]int{}
+	var seen [NumKinds]int
 	for range 2000 {
-		first := rng.Uint64N(2)
-		m := Machine{First: first}
-		dealt := map[uint64]bool{} // by the model
-		var lives []uint64
-		next := func() uint64 {
-			top, any := uint64(0), false
-			for n := range dealt {
-				if !any || n > top {
-					top, any = n, true
-				}
-			}
-			if !any {
-				return first
-			}
-			return top + 1
+		program := make([]byte, 81)
+		for i := range program {
+			program[i] = byte(rng.Uint32())
 		}
-		judge := func(n uint64) Verdict {
-			switch want := next(); {
-			case len(dealt) > 0 && n < want:
-				return Verdict{Kind: Duplicate}
-			case n > want:
-				return Verdict{Gap, n - want}
-			}
-			dealt[n] = true
-			return Verdict{Kind: Apply}
-		}
-		for range 40 {
-			n := rng.Uint64N(12)
-			if rng.IntN(2) == 0 {
-				n = next()
-			}
-			var got, want Verdict
-			switch op := rng.IntN(10); {
-			case op < 6:
-				got = m.Observe(n)
-				if k := len(lives); k > 0 && n < lives[k-1] {
-					clear(dealt)
-					want = judge(n)
-					want.Kind = Restart
-				} else {
-					want = judge(n)
-				}
-				lives = append(lives, n)
-			case op < 9:
-				got, want = m.Replayed(n), judge(n)
-			default:
-				m.Skip(n)
-				dealt[n] = true
-			}
-			if got != want || m.Next() != next() {
-				t.Fatalf("%d: got %v %d, next %d; want %v %d, next %d", n, got.Kind, got.Missing, m.Next(), want.Kind, want.Missing, next())
-			}
-			seen[got.Kind]++
-		}
+		againstModel(t, program, &seen)
 	}
 	for k := Apply; k < Refused; k++ {
 		if seen[k] == 0 {
 			t.Errorf("no %v in all these streams", k)
 		}
+	}
+}
+
+// FuzzMachine plays any stream against it.
+func FuzzMachine(f *testing.F) {
+	f.Add([]byte("\x00\x00\x80\x00\x80\x01\x05\x07\x00"))
+	f.Add([]byte("\x01\x00\x80\x00\x05\x06\x03\x07\x02\x09\x05\x00\x01"))
+	f.Fuzz(func(t *testing.T, program []byte) {
+		var seen [NumKinds]int
+		againstModel(t, program, &seen)
+	})
+}
+
+// againstModel plays a program: the first number there is, then two bytes a
+// call, which and with what number.
+func againstModel(t *testing.T, program []byte, seen *[NumKinds]int) {
+	t.Helper()
+	if len(program) == 0 {
+		return
+	}
+	first := uint64(program[0] % 2)
+	m := Machine{First: first}
+	dealt := map[uint64]bool{} // by the model
+	top := first               // one above the largest of them
+	deal := func(n uint64) {
+		dealt[n] = true
+		top = max(top, n+1)
+	}
+	next := func() uint64 {
+		if len(dealt) == 0 {
+			return first
+		}
+		return top
+	}
+	judge := func(n uint64) Verdict {
+		switch want := next(); {
+		case len(dealt) > 0 && n < want:
+			return Verdict{Kind: Duplicate}
+		case n > want:
+			return Verdict{Gap, n - want}
+		}
+		deal(n)
+		return Verdict{Kind: Apply}
+	}
+	var live uint64
+	var any bool
+	for p := program[1:]; len(p) >= 2; p = p[2:] {
+		op, n := p[0]%10, uint64(p[1]%12)
+		if p[1] >= 128 {
+			n = next()
+		}
+		var got, want Verdict
+		switch {
+		case op < 6:
+			got = m.Observe(n)
+			if any && n < live {
+				clear(dealt)
+				top = first
+				want = judge(n)
+				want.Kind = Restart
+			} else {
+				want = judge(n)
+			}
+			live, any = n, true
+		case op < 9:
+			got, want = m.Replayed(n), judge(n)
+		default:
+			m.Skip(n)
+			deal(n)
+		}
+		if got != want || m.Next() != next() {
+			t.Fatalf("program %q, %d: got %v %d, next %d; want %v %d, next %d", program, n, got.Kind, got.Missing, m.Next(), want.Kind, want.Missing, next())
+		}
+		seen[got.Kind]++
 	}
 }
 
