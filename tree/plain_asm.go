@@ -2,7 +2,10 @@
 
 package tree
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"unsafe"
+)
 
 // fillPlain stores n words, each stride words of src behind the one before,
 // into words that no reader looks at yet: those behind a run's count, or names
@@ -13,6 +16,14 @@ import "sync/atomic"
 //
 //go:noescape
 func fillPlain(dst *atomic.Uint64, src *uint64, n, stride int)
+
+// copyUnseen copies src to the beginning of dst.
+func copyUnseen(dst, src []atomic.Uint64) {
+	if n := len(src); n > 0 {
+		dst = dst[:n]
+		fillPlain(&dst[0], (*uint64)(unsafe.Pointer(&src[0])), n, 1)
+	}
+}
 
 // fillUnseen fills dst from every stride-th word of src.
 func fillUnseen(dst []atomic.Uint64, src []uint64, stride int) {

@@ -4,6 +4,13 @@ package tree
 
 import "sync/atomic"
 
+// copyUnseen copies src to the beginning of dst.
+func copyUnseen(dst, src []atomic.Uint64) {
+	for i := range src {
+		dst[i].Store(src[i].Load())
+	}
+}
+
 // fillUnseen fills dst from every stride-th word of src.
 func fillUnseen(dst []atomic.Uint64, src []uint64, stride int) {
 	for i := range dst {

@@ -236,10 +236,8 @@ func (x *Index) needNames(slot *atomic.Uint64, hd []atomic.Uint64, class uint32)
 		return l, x.ownNames(l.ref(), class)
 	}
 	ref := x.nameArrays[class].alloc()
-	own, shared := x.nameArrays[class].at(ref), sharedNames(hd, class)
-	for i := range own {
-		own[i].Store(shared[i].Load())
-	}
+	own := x.nameArrays[class].at(ref)
+	copyUnseen(own, sharedNames(hd, class)[:count(hd[hVersion].Load())])
 	s[sNames].Store(uint64(ref))
 	l |= laneOwn
 	slot.Store(uint64(l))
