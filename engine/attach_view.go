@@ -197,9 +197,12 @@ func (s *attachedSlot) holder(d Domain, src *source) *holder {
 	return h
 }
 
-// answer is a holder's answer without depths and freshness.
-func (h *holder) answer() HolderAnswer {
-	ha := HolderAnswer{Source: h.src.spec.ID, Rank: h.rank, Domain: h.domain, BlockSize: h.blockSize(), UpperBound: h.upper}
+// answer appends a holder's answer without depths and freshness, to be filled
+// in where it is.
+func (h *holder) answer(to *[]HolderAnswer) *HolderAnswer {
+	*to = append(*to, HolderAnswer{})
+	ha := &(*to)[len(*to)-1]
+	ha.Source, ha.Rank, ha.Domain, ha.BlockSize, ha.UpperBound = h.src.spec.ID, h.rank, h.domain, h.blockSize(), h.upper
 	if c := &h.candidate; c.Attached && c.Projected {
 		ha.AttachedTo = c.AttachedTo.Source
 	}

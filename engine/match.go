@@ -84,10 +84,12 @@ func (k *querier) answer(e *Engine, m *modelView, a *Answer) {
 	for _, o := range k.order {
 		f := &k.found[k.slot[uint32(o)]-1]
 		h := m.holders[f.holder]
-		ha := h.answer()
-		ha.Freshness = k.freshness(e, m, int(f.holder), now, a)
+		// Made in its place: with many holders copies are a good part of a match.
+		ha := h.answer(&a.Holders)
+		k.freshen(e, m, int(f.holder), now, a, &ha.Freshness)
 		if !ha.Freshness.visible() {
-			a.Flagged = append(a.Flagged, ha)
+			a.Flagged = append(a.Flagged, *ha)
+			a.Holders = a.Holders[:len(a.Holders)-1]
 			continue
 		}
 		ha.Tokens = Depths{
@@ -96,7 +98,6 @@ func (k *querier) answer(e *Engine, m *modelView, a *Answer) {
 			Any:           f.tokens[tree.ViewAny],
 			HostExtension: max(0, f.tokens[tree.ViewExtension]-f.tokens[tree.ViewDevice]),
 		}
-		a.Holders = append(a.Holders, ha)
 	}
 	// Those that were not met may be withheld instead of empty.
 	for i, h := range m.holders {
@@ -104,20 +105,24 @@ func (k *querier) answer(e *Engine, m *modelView, a *Answer) {
 			continue
 		}
 		k.noteAfter(m, i)
-		ha := h.answer()
-		ha.Freshness = k.freshness(e, m, i, now, a)
-		a.Flagged = append(a.Flagged, ha)
+		k.freshen(e, m, i, now, a, &h.answer(&a.Flagged).Freshness)
 	}
 }
 
-// freshness describes holder i of the model, of which positions were noted
-// before and after. They go into the answer's own memory.
-func (k *querier) freshness(e *Engine, m *modelView, i int, now time.Time, a *Answer) Freshness {
+// freshness describes holder i of the model.
+func (k *querier) freshness(e *Engine, m *modelView, i int, now time.Time, a *Answer) (f Freshness) {
+	k.freshen(e, m, i, now, a, &f)
+	return f
+}
+
+// freshen describes holder i of the model, of which positions were noted before
+// and after. They go into the answer's own memory; f is zero.
+func (k *querier) freshen(e *Engine, m *modelView, i int, now time.Time, a *Answer, f *Freshness) {
 	h := m.holders[i]
 	if h.rest != nil {
-		return h.rest.freshness(a)
+		*f = h.rest.freshness(a)
+		return
 	}
-	var f Freshness
 	start := len(a.positions)
 	for j, fd := range h.feeds {
 		before := k.before[int(m.first[i])+j]
@@ -145,7 +150,6 @@ func (k *querier) freshness(e *Engine, m *modelView, i int, now time.Time, a *An
 	if h.cleared != nil && f.State == Exact && h.cleared.Load() {
 		f.State, f.Cause = Degraded, causeCleared
 	}
-	return f
 }
 
 // join adds one stream to a holder's freshness.
