@@ -114,7 +114,7 @@ func (s *Server) onOwner(w http.ResponseWriter, r *http.Request, c *call, domain
 	domains := residency.BothDomains
 	if domain {
 		switch name := o.Text("domain"); {
-		case !o.Has("domain"):
+		case !o.Has("domain") || o.Err() != nil:
 		case name == residency.WorkerDomain.String():
 			domains = residency.WorkerDomain
 		case name == residency.CacheOwnerDomain.String():

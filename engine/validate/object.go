@@ -97,8 +97,12 @@ func (o *Object) Has(key string) bool {
 	return ok
 }
 
-// Require notes every key that is not stated.
+// Require notes every key that is not stated. Of a document that is no JSON it
+// cannot be told what is missing.
 func (o *Object) Require(keys ...string) {
+	if slices.ContainsFunc(o.f.list, func(e *Error) bool { return e.Rule == JSONSyntax }) {
+		return
+	}
 	for _, k := range keys {
 		if !o.Has(k) {
 			o.f.add(JSONMissing, o.Path(k), "", "is not stated", "a value")

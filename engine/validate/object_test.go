@@ -95,6 +95,11 @@ func TestObjectRefuses(t *testing.T) {
 			c.check(t, o.Err(), c.field, c.value)
 		})
 	}
+	cut := ReadObject([]byte(`{"text": [`))
+	cut.Require("text", "list")
+	if list, ok := cut.Err().(Errors); !ok || len(list) != 1 || list[0].Rule != JSONSyntax {
+		t.Errorf("of what was cut off: %v", cut.Err())
+	}
 	o, _ := readAll(`{"text":"` + strings.Repeat("x", 1<<16) + `","text":1,"z":1}`)
 	if list, ok := o.Err().(Errors); !ok || len(list) != 2 || len(list.Error()) > 1000 {
 		t.Errorf("two problems: %.300v", o.Err())
