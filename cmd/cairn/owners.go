@@ -42,6 +42,7 @@ type owners struct {
 		ID       string   `json:"id"`
 		Scope    string   `json:"scope"`
 		Owners   []string `json:"owners"`
+		Out      []string `json:"out"`
 		Complete bool     `json:"complete"`
 		LeftMS   *int64   `json:"left_ms"`
 		IdleMS   int64    `json:"idle_ms"`
@@ -163,8 +164,11 @@ func (o *owners) print(w io.Writer, wide bool) error {
 			left = ms(*l.LeftMS)
 		}
 		state := "complete"
-		if !l.Complete {
+		switch {
+		case !l.Complete:
 			state = "under way"
+		case len(l.Out) > 0:
+			state = fmt.Sprintf("%d out", len(l.Out))
 		}
 		rows = append(rows, []string{l.ID, kind, state, left, ms(l.IdleMS), strconv.FormatUint(l.Renewals, 10)})
 	}

@@ -19,7 +19,7 @@ const ownersAnswer = `{"owners":[
  {"owner":"x","slot":2,"rank":1,"model":"m","state":"fenced","flags":["worker_failed","source_failed"],"outcome":"unavailable","generation":1,"intents":[71,72],
   "reason":"source fault: sequence 3\nafter 1","since_ms":61000}],
 "hosts":[{"scope":"02020202020202020202020202abcdef","instance":9,"max_slots":8,"healthy":false,"error":"the watch ended","total_slots":2,"active_slots":1,"detached_slots":0,"failed_slots":1,"capacity_rejected_total":3}],
-"workers":[{"id":"w1","scope":"02020202020202020202020202abcdef","owners":["x"],"complete":true,"idle_ms":3210,"left_ms":11790,"renewals":7},
+"workers":[{"id":"w1","scope":"02020202020202020202020202abcdef","owners":["x"],"out":["x"],"complete":true,"idle_ms":3210,"left_ms":11790,"renewals":7},
  {"id":"p1","protocol":"framework_v1","complete":false,"idle_ms":0,"renewals":0}],
 "file":{"path":"workers.json","loaded":true,"workers":2,"problem":"body \"\": is no JSON","failed":{"w9":"no free slot"}}}`
 
@@ -38,7 +38,7 @@ SCOPE    SLOTS  ACTIVE  DETACHED  FAILED  REJECTED  HEALTHY
 
 registered workers:
 ID  KIND      STATE      LEFT    IDLE  RENEWALS
-w1  1 owners  complete   12s     3.2s  7
+w1  1 owners  1 out      12s     3.2s  7
 p1  plain     under way  no end  0s    0
 
 file of workers workers.json: 2 workers

@@ -16,6 +16,7 @@ func TestReadiness(t *testing.T) {
 			Plane: PlaneStatus{Owner: "a", Record: 33, Worker: Worker{ID: 17}, Generation: 3, Reachable: true, Applied: 5}}
 	}
 	yes := Verdict{Outcome: Ready, Schedulable: true, HintReady: true, CacheOwnerReady: true}
+	named := map[string]bool{} // outcomes that have a row
 	for _, c := range []struct {
 		name   string
 		change func(*Facts)
@@ -66,6 +67,8 @@ func TestReadiness(t *testing.T) {
 		{"5.5.3 outcome recovery_identity_mismatch", func(f *Facts) { f.Plane.Record = 0 }, Verdict{Outcome: RecoveryIdentityMismatch, CacheOwnerReady: true}},
 		{"5.5.3 outcome recovery_behind_barrier", func(f *Facts) { f.Plane.Applied = 0 }, Verdict{Outcome: RecoveryBehindBarrier, CacheOwnerReady: true}},
 	} {
+		outcome, ok := strings.CutPrefix(c.name, "5.5.3 outcome ")
+		named[outcome] = named[outcome] || ok
 		t.Run(c.name, func(t *testing.T) {
 			f := ready()
 			c.change(&f)
@@ -73,13 +76,18 @@ func TestReadiness(t *testing.T) {
 			if got != c.want {
 				t.Fatalf("got %+v, want %+v", got, c.want)
 			}
-			if name, ok := strings.CutPrefix(c.name, "5.5.3 outcome "); ok && got.Outcome.String() != name {
+			if ok && got.Outcome.String() != outcome {
 				t.Fatalf("called %s", got.Outcome)
 			}
 			if got.Outcome.Unknown() && got.Schedulable {
 				t.Fatal("unknown and schedulable")
 			}
 		})
+	}
+	for o := range NumOutcomes {
+		if !named[o.String()] {
+			t.Errorf("no row for the outcome %s", o)
+		}
 	}
 }
 
