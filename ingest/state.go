@@ -141,6 +141,10 @@ type Status struct {
 // call it, after the walk; pass Port.Applied() to ask about now. The walk has
 // seen nothing beyond Port.Begun() behind it.
 func (s *Stream) Status(d Domain, from shard.Position) Status {
+	// In this order: a link is called up again behind the standing that its new
+	// process begins with. Who looked at the standing first could take the word
+	// of the process before for one of a link that is up.
+	down := s.down.Load()
 	st := s.standings[d].Load()
 	out := Status{
 		Since:     st.since,
@@ -156,7 +160,7 @@ func (s *Stream) Status(d Domain, from shard.Position) Status {
 	if out.Received {
 		out.Seq = s.lastSeq.Load()
 	}
-	if down := s.down.Load(); down != 0 && (out.State == Exact || out.State == Degraded) {
+	if down != 0 && (out.State == Exact || out.State == Degraded) {
 		out.State, out.Cause, out.Down = Disconnected, CauseLink, instant(down)
 	}
 	if e := s.lastError.Load(); e != nil {
