@@ -111,13 +111,14 @@ func (s *Stream) armProbe() {
 }
 
 // probe asks a publisher that has been quiet whether it has said something that
-// did not come: what is lost at the end of a burst shows at no later message.
+// did not come: what is lost at the end of a burst shows at no later message, and
+// nor does what was said before we came.
 func (s *Stream) probe() {
 	o := &s.opt.Repair
 	if o.Endpoint == "" || o.ProbeAfter <= 0 || !s.connected.Load() {
 		return // the next connection begins again
 	}
-	if _, applied := s.machine.Applied(); !applied || s.fenced || s.errand != nil {
+	if s.fenced || s.errand != nil {
 		s.arm(max(s.quiet, o.ProbeAfter))
 		return
 	}
@@ -168,10 +169,15 @@ func (s *Stream) lookedUp(ctx context.Context, e *errand, done *replay.Item) err
 
 // behind begins a repair that no live message has shown to be needed.
 func (s *Stream) behind(ctx context.Context, e *errand) error {
-	if e.kind == forTail {
+	cause := CauseGap
+	switch _, applied := s.machine.Applied(); {
+	case !applied:
+		cause = CauseLateJoin
+		s.awaits(Repairing)
+	case e.kind == forTail:
 		s.counters.add(countTails, 1)
 	}
-	s.beginRepair(CauseGap)
+	s.beginRepair(cause)
 	s.repair.toEnd = true
 	return s.schedule(ctx)
 }

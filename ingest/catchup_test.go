@@ -315,3 +315,39 @@ func TestAProbeInVain(t *testing.T) {
 	f.wait(1)
 	f.state(Worker, Exact, "")
 }
+
+// Engines may be idle when we come: what they hold is not less true for it.
+func TestAQuietPublisherIsAskedForItsHistory(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		keeps int // batches of five; 0: all
+		state State
+		cause Cause
+		depth uint32
+	}{
+		{"all of it", 0, Exact, "", 6},
+		{"the end of it", 2, Degraded, CauseLateJoin, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, 0)
+			o := repairing("")
+			o.Repair.ProbeAfter = time.Millisecond
+			f := r.kept(o, c.keeps)
+			for n := range uint64(5) {
+				f.loses(n, chain(n)) // before we came
+			}
+			f.becomes(Worker, c.state, c.cause)
+			f.wait(4)
+			if got := f.counted("messages", "") + f.counted("tails_lost", ""); got != 0 {
+				t.Errorf("%d messages and lost tails, want none", got)
+			}
+			f.sends(5, chain(5))
+			f.wait(5)
+			f.state(Worker, c.state, c.cause)
+			r.device(span(1, 24), c.depth)
+			if got := f.counted("gaps", "") + f.counted("restarts", ""); got != 0 {
+				t.Errorf("%d gaps and restarts, want none", got)
+			}
+		})
+	}
+}

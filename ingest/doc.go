@@ -110,6 +110,7 @@
 //	a connection came back                     is there anything we have not?
 //	the publisher is quiet                     the same: a lost tail shows at no
 //	                                           later message
+//	it has been quiet since we came            from the start
 //	a sequence went on over a new connection   is it the process we know?
 //
 // From the first sign of a hole until everything through the newest live message
