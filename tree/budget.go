@@ -121,19 +121,25 @@ func (x *Index) admit(at place, here spot, k, i, fresh int, plain bool) bool {
 	case k == 0 && !x.namesFit(i, fresh):
 		return false
 	case k > 0:
-		return x.laneFits(here.run) && (x.staysPlain(here, i, k) || x.sideFits(here.class(), 1))
+		if !x.staysPlain(here, i, k) && !x.sideFits(here.class(), 1) {
+			return false
+		}
+		return x.slot(here.hd, x.op.lane) != nil || x.laneFits(here.run)
 	}
 	plain = plain && x.op.shards == 1
 	if isRoot(at.run) {
-		return x.laneFits(0) && (plain || x.sideFits(classes-1, 1))
+		return x.laneFits(0) && (plain || x.sideFits(classFor(x.left(i)), 1))
 	}
 	here = spot{run: at.run, hd: x.run(at.run)}
 	if slot := x.slot(here.hd, x.op.lane); slot != nil {
 		l := lane(slot.Load())
 		plain = plain && l.plain() && !l.own() && l.tier() == x.op.tier && l.reach() == at.off
 	}
-	return x.laneFits(at.run) && (plain || x.sideFits(classes-1, 1) && x.sideFits(here.class(), 1))
+	return x.laneFits(at.run) && (plain || x.sideFits(max(classFor(x.left(i)), min(here.class()+1, growClass)), 1) && x.sideFits(here.class(), 1))
 }
+
+// left is how many blocks of the event there are from i on.
+func (x *Index) left(i int) int { return len(x.op.pairs)/x.op.stride - i }
 
 // staysPlain reports whether a holder that is given k blocks of a run needs no
 // side record for them.
@@ -142,8 +148,34 @@ func (x *Index) staysPlain(here spot, i, k int) bool {
 	if slot := x.slot(here.hd, x.op.lane); slot != nil {
 		l = lane(slot.Load())
 	}
-	return x.op.shards == 1 && l.plain() && !l.own() && here.pos() <= l.reach() && (l == 0 || l.tier() == x.op.tier) &&
-		x.lanes[x.op.lane].own == 0 && !metaOf(here.hd).twin() && x.sameNames(here, i, k) == k
+	return x.op.shards == 1 && l.plain() && !l.own() && (here.pos() == l.reach() || here.pos() < l.reach() && x.op.rule == Set) && (l == 0 || l.tier() == x.op.tier) &&
+		x.lanes[x.op.lane].own == 0 && !metaOf(here.hd).twin() && x.sharable(here, i, k)
+}
+
+// sharable reports whether k blocks bear the run's names, or names nobody knows
+// where the run has none, its blocks there being nobody's.
+func (x *Index) sharable(here spot, i, k int) bool {
+	class := here.class()
+	names := sharedNames(here.hd, class)[here.pos():]
+	for j := range k {
+		name := x.op.name(i + j)
+		if named(here.hd, class, here.pos()+j) {
+			if names[j].Load() != name {
+				return false
+			}
+			continue
+		}
+		h := x.names.hash(name)
+		if !x.nameFits(h) {
+			return false
+		}
+		for e, at := x.names.next(h, home(h)); e != 0; e, at = x.names.next(h, at) {
+			if x.nameOf(e) == name {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // laneFits reports whether there is room for one more lane in a run, or in a
@@ -164,12 +196,37 @@ func (x *Index) laneFits(run uint32) bool {
 	return x.meter.room(need)
 }
 
+// makeLane takes a lane of a run from the holder there that holds most, for the
+// event's holder, which has none there and finds no room
+// for one; true if it has, and the run may be shorter than it was.
+func (x *Index) makeLane(at spot, i, k int) bool {
+	if metaOf(at.hd).holders() < 2 || x.slot(at.hd, x.op.lane) != nil || x.laneFits(at.run) ||
+		!x.staysPlain(at, i, k) && !x.sideFits(at.class(), 1) {
+		return false
+	}
+	var cell []atomic.Uint64
+	if ref := uint32(at.hd[hCell].Load()); ref != 0 {
+		cell = x.cell(ref)
+	}
+	most, victim := 0, uint32(0)
+	for i := -inlineLanes; i < len(cell); i++ {
+		if l := x.laneAt(at.hd, cell, i); l != 0 && x.owners[l.id()].Load() != 0 && x.lanes[l.id()].residencies > most {
+			most, victim = x.lanes[l.id()].residencies, l.id()
+		}
+	}
+	if victim == 0 {
+		return false
+	}
+	x.evictLane(spot{run: at.run, hd: at.hd}, x.slot(at.hd, victim))
+	return true
+}
+
 // sideFits reports whether there is room for what n runs of a class take where
 // a holder is more than one number there.
 func (x *Index) sideFits(class uint32, n int) bool {
 	rows := 4 + x.op.shards*int(NumTiers)
 	need := x.sides.spare(n) + x.nameArrays[class].spare(n) + x.planes[planeOf(class)].spare(n*rows)
-	if x.supportFree == 0 {
+	if free := len(x.supports) - 1 - x.supportsLive; free < pieceBlocks*int(NumTiers)*n {
 		need += growth(len(x.supports), cap(x.supports), pieceBlocks*int(NumTiers)*n) * int(unsafe.Sizeof(support{}))
 	}
 	for _, t := range []*table{&x.own, &x.exceptions} {
@@ -272,6 +329,9 @@ func (x *Index) Thinned(h Holder) bool {
 // before anything of the event is looked up.
 func (x *Index) makeRoom() {
 	b := &x.budget
+	if b.pressed && x.tight() && !x.meter.room(x.logs.spare(1)) {
+		x.compactLogs()
+	}
 	switch {
 	case !x.tight():
 		return
@@ -281,6 +341,19 @@ func (x *Index) makeRoom() {
 		x.evict(evictSteady)
 	}
 	b.pressed = false
+}
+
+// compactLogs takes stale entries out of all logs, for want of room for others;
+// where there are too few of them, lanes go first.
+func (x *Index) compactLogs() {
+	for i := range x.holders {
+		if id := x.holders[i].lane; id != 0 && x.lanes[id].logged > x.lanes[id].runs+logRuns {
+			x.compactLog(id)
+		}
+	}
+	if !x.meter.room(x.logs.spare(1)) {
+		x.evict(evictPressed)
+	}
 }
 
 // evict takes up to n lanes away.

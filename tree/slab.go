@@ -57,6 +57,7 @@ func (s *slab) alloc() uint32 {
 		chunk := make([]atomic.Uint64, int(s.stride)<<s.shift)
 		s.meter.bytes += len(chunk) * 8
 		s.meter.free += len(chunk) * 8
+		s.reserve((len(old) + 1) << s.shift)
 		dir := append(old, chunk) // readers of the old header see no more than it says
 		s.dir.Store(&dir)
 	}
@@ -71,13 +72,29 @@ func (s *slab) release(id uint32) {
 	s.meter.bytes += (cap(s.free) - was) * 4
 }
 
+// reserve makes room for all of so many cells in the list of free ones, where
+// memory is counted: giving back must not charge.
+func (s *slab) reserve(cells int) {
+	if s.meter.limit == 0 || cap(s.free) >= cells {
+		return
+	}
+	was := cap(s.free)
+	s.free = append(make([]uint32, 0, max(cells, 2*was)), s.free...)
+	s.meter.bytes += (cap(s.free) - was) * 4
+}
+
 // spare is how many bytes n more cells may charge.
 func (s *slab) spare(n int) int {
 	n -= len(s.free) + len(*s.dir.Load())<<s.shift - int(s.next)
 	if n <= 0 {
 		return 0
 	}
-	return (n + 1<<s.shift - 1) >> s.shift * int(s.stride) << s.shift * 8
+	chunks := (n + 1<<s.shift - 1) >> s.shift
+	need := chunks * int(s.stride) << s.shift * 8
+	if cells := (len(*s.dir.Load()) + chunks) << s.shift; cells > cap(s.free) && s.meter.limit > 0 {
+		need += max(cells, 2*cap(s.free)) * 4
+	}
+	return need
 }
 
 // bytes is the memory of the slab's chunks.

@@ -187,8 +187,10 @@ func (x *Index) chain(at place, i, n int) {
 			x.claim(here, slot, k)
 			x.gained(k)
 		} else if !x.admit(at, here, k, i, 0, false) {
-			x.refuse(n - i)
-			break
+			if x.makeLane(here, i, k) {
+				continue // look again: the run may have lost its end
+			}
+			x.refuse(k) // they lie there all the same: what is behind them may find room
 		} else if k = x.holdKnown(here, i, k); k == 0 {
 			continue // a rename: look again
 		}
