@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type ownerRig struct {
 	*Engine
 	t           testing.TB
 	incarnation uint64
+	host        string       // where publishers listen; "" means 127.0.0.1
 	phase       atomic.Int32 // of the test: what readers may expect
 }
 
@@ -55,7 +57,7 @@ func (r *ownerRig) guest(id uint64, o residency.OwnerID, p residency.Protocol, t
 	topic := fmt.Sprintf("%s-%d", r.t.Name(), r.incarnation)
 	var endpoints []string
 	for range tp {
-		pub := listen(r.t, "127.0.0.1", d)
+		pub := listen(r.t, cmp.Or(r.host, "127.0.0.1"), d)
 		pub.topic = topic
 		g.shards = append(g.shards, pub)
 		endpoints = append(endpoints, pub.pub.Addr())
