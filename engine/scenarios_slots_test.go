@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/cairn-kv/cairn/engine/hint"
 	"github.com/cairn-kv/cairn/engine/residency"
@@ -166,7 +166,7 @@ func TestAcceptanceOfSlots(t *testing.T) {
 				h := s.hint()
 				got := figures{Worker: s.source.worker(), Pool: s.source.pool(), Overlap: overlap(t, s.Engine, "1"), Hint: outcome(h),
 					Seen: s.library.Counts(), Restored: s.fetcher.Report()}
-				if diff := gocmp.Diff(want, got); diff != "" {
+				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("want -, got +:\n%s", diff)
 				}
 				if m := messageK(s.host, "sel-7"); tc.keep == "K" && (string(h.JSON) != m || s.sent != requestK(d, m)) {
