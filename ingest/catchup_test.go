@@ -338,9 +338,15 @@ func TestAQuietPublisherIsAskedForItsHistory(t *testing.T) {
 			}
 			f.becomes(Worker, c.state, c.cause)
 			f.wait(4)
+			if st := f.now(Worker); !st.Received || st.Seq != 4 {
+				t.Errorf("%+v; want 4 as received", st)
+			}
+			f.pub.Disconnect() // nothing was heard over it, and yet it counts
+			f.logged("caught up after a disconnect")
 			if got := f.counted("messages", "") + f.counted("tails_lost", ""); got != 0 {
 				t.Errorf("%d messages and lost tails, want none", got)
 			}
+			f.joined()
 			f.sends(5, chain(5))
 			f.wait(5)
 			f.state(Worker, c.state, c.cause)

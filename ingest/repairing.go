@@ -213,6 +213,7 @@ func (s *Stream) replayed(ctx context.Context, i *replay.Item) error {
 	if i.Seq > s.lastSeq.Load() {
 		s.lastSeq.Store(i.Seq) // before it becomes visible
 	}
+	s.received.Store(true)
 	s.seq = i.Seq
 	s.remember(i.Seq, i.Payload)
 	s.counters.add(countReplayed, 1)

@@ -80,6 +80,7 @@ func (s *Stream) restored(ctx context.Context, state *Snapshot, done *replay.Ite
 	if state.Watermark > s.lastSeq.Load() {
 		s.lastSeq.Store(state.Watermark)
 	}
+	s.received.Store(true)
 	r.held.drop(state.Watermark)
 	s.seq = state.Watermark
 	s.mark = mark{}
