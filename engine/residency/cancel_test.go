@@ -118,7 +118,7 @@ func TestCancellation(t *testing.T) {
 			r.plane.fail("withdraw") // for ever: the clean-up gives up after its time
 			err := r.Serve(t.Context(), registration("w1", intent("a", 1, 11)), func(context.Context) error { return errMine })
 			e, ok := errors.AsType[*RegisterError](err)
-			if !ok || e.First != errMine || !strings.HasPrefix(err.Error(), `registration "w1": `+errMine.Error()) {
+			if !ok || e.First != errMine || !strings.HasPrefix(err.Error(), `residency: registration "w1": `+errMine.Error()) {
 				t.Fatal(err)
 			}
 			if len(e.Secondary) != 1 {

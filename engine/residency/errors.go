@@ -123,7 +123,7 @@ type AttachError struct {
 
 // Error names owner, generation and step.
 func (e *AttachError) Error() string {
-	return fmt.Sprintf("residency: attach of owner %q, generation %d: %s: %v", e.Owner, e.Generation, e.Step, e.Err)
+	return fmt.Sprintf("residency: attach of owner %q, generation %d: %s: %s", e.Owner, e.Generation, e.Step, inner(e.Err))
 }
 
 // Unwrap returns the cause.
@@ -138,8 +138,12 @@ type RankError struct {
 
 // Error names the rank and its owner.
 func (e *RankError) Error() string {
-	return fmt.Sprintf("residency: rank %d, owner %q: %v", e.Rank, e.Owner, e.Err)
+	return fmt.Sprintf("residency: rank %d, owner %q: %s", e.Rank, e.Owner, inner(e.Err))
 }
+
+// inner is the text of an error behind another one of ours, which has said the
+// package's name.
+func inner(err error) string { return strings.TrimPrefix(err.Error(), "residency: ") }
 
 // Unwrap returns the cause.
 func (e *RankError) Unwrap() error { return e.Err }
@@ -156,9 +160,9 @@ type RegisterError struct {
 
 // Error begins with the first error.
 func (e *RegisterError) Error() string {
-	s := fmt.Sprintf("registration %q: %v", e.ID, e.First)
+	s := fmt.Sprintf("residency: registration %q: %s", e.ID, inner(e.First))
 	for _, err := range e.Secondary {
-		s += "; then: " + err.Error()
+		s += "; then: " + inner(err)
 	}
 	return s
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // keeper brings the slot of one owner in one scope to what the owner's intents
@@ -174,7 +173,7 @@ func (k *keeper) serve(s *slot, rec *record) (what step, _ *record, why string) 
 // left says why nobody wants the slot attached any more. mu is held.
 func (s *slot) left() string {
 	if s.record != nil && s.record.lease.ending != nil {
-		return strings.TrimPrefix(s.record.lease.ending.Error(), "residency: ")
+		return inner(s.record.lease.ending)
 	}
 	return "no intent"
 }
