@@ -127,7 +127,7 @@ func (s *Server) pushBatch(w http.ResponseWriter, r *http.Request, c *call) *api
 		Source: q.source, Rank: q.rank, Seq: q.seq, HasSeq: q.hasSeq, Topic: []byte(q.topic), Payload: c.body, Applied: q.applied,
 	})
 	if err != nil {
-		return pushFailure(err)
+		return pushFailure(q.source, err)
 	}
 	b := appendText(c.out, `{"source":`, q.source)
 	b = appendInt(b, `,"rank":`, q.rank)
@@ -243,7 +243,7 @@ func (s *Server) pushEnvelopes(w http.ResponseWriter, r *http.Request, c *call) 
 		case errors.As(err, &field):
 			why = "bad_" + field.Field
 		default:
-			return pushFailure(err)
+			return pushFailure(run.source, err)
 		}
 		for _, i := range run.index {
 			reasons[i] = why
@@ -324,15 +324,15 @@ func runsOf(events []json.RawMessage, reasons []string) []*pushRun {
 }
 
 // pushFailure turns an error of Push into ours.
-func pushFailure(err error) *apiError {
+func pushFailure(source string, err error) *apiError {
 	var field *engine.FieldError
 	switch {
 	case errors.As(err, &field):
 		return fail(400, "bad_"+field.Field, field.Field, "%s %s", field.Value, field.Want)
 	case errors.Is(err, engine.ErrUnknownSource):
-		return fail(404, "unknown_source", "source", "there is no such source")
+		return fail(404, "unknown_source", "source", "there is no source %q", source)
 	case errors.Is(err, engine.ErrNotPushed):
-		return fail(409, "not_a_push_source", "source", "its events come from its endpoint; a source that is pushed to is configured with push: true")
+		return fail(409, "not_a_push_source", "source", "%q gets its events from its endpoint; a source that is pushed to is configured with push: true", source)
 	case errors.Is(err, engine.ErrBatch):
 		return fail(400, "undecodable", "", "%v", err)
 	case errors.Is(err, context.DeadlineExceeded):

@@ -124,7 +124,7 @@ func TestPushAnswers(t *testing.T) {
 		{"another rank", "?source=w2&rank=1&wait=applied", block, nil, 200, `{"source":"w2","rank":1,"seq":0,"verdict":"next","missing":0,"events":1,"accepted":1,"rejected":[],"state":"exact"}`},
 
 		{"no source", "", block, nil, 400, `{"error":"source: is required: the source whose events are pushed","code":"missing_field","field":"source"}`},
-		{"an unknown source", "?source=x", block, nil, 404, `{"error":"source: there is no such source","code":"unknown_source","field":"source"}`},
+		{"an unknown source", "?source=x", block, nil, 404, `{"error":"source: there is no source \"x\"","code":"unknown_source","field":"source"}`},
 		{"a source with an endpoint", "?source=socket", block, nil, 409, `"code":"not_a_push_source"`},
 		{"a rank that is none", "?source=w1&rank=x", block, nil, 400, `{"error":"rank: x is not a whole number from 0","code":"bad_rank","field":"rank"}`},
 		{"a rank too many", "?source=w2&rank=2", block, nil, 400, `{"error":"rank: 2 wants 0 … 1: the source is configured with ranks 2","code":"bad_rank","field":"rank"}`},
