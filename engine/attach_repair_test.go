@@ -3,7 +3,9 @@ package engine
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/cairn-kv/cairn/engine/hint"
 	"github.com/cairn-kv/cairn/engine/residency"
@@ -103,7 +105,8 @@ func TestRepairBeforeRetire(t *testing.T) {
 					t.Errorf("worker %+v, pool %+v", g.worker(), g.pool())
 				}
 
-				release := r.halt()
+				release := sync.OnceFunc(r.halt())
+				defer release()
 				open()
 				last := shard.Position{Seq: late.next - 1, Any: true}
 				await(t, "all to have come", func() bool {
@@ -125,6 +128,41 @@ func TestRepairBeforeRetire(t *testing.T) {
 				await(t, "it to go on", func() bool { return other.hint() == full })
 			})
 		}
+	}
+}
+
+// TestRepairBehindARepair: the end of one repair, which waits to be applied, must
+// not make a slot ready of which the next one has begun.
+func TestRepairBehindARepair(t *testing.T) {
+	r := newOwnerRig(t, 2, Options{Owners: OwnerOptions{OnGap: RepairOnGap}, Repair: RepairOptions{ProbeAfter: -1}})
+	g := r.guest(17, owner(1), residency.HiCacheV1, 1, dialects[1])
+	a := g.replays()[0]
+	g.register()
+	g.say(everywhere(4)...)
+	release := sync.OnceFunc(r.halt())
+	defer release()
+	p, f := g.shards[0], g.feeds()[0]
+	p.lose(nowhere(chainNames[3])...)
+	first := shard.Position{Seq: p.send(nowhere(99)...), Any: true}
+	g.repairing() // until it is applied
+	await(t, "the first to have come", func() bool { return f.stream.Status(ingest.Worker, first).State == ingest.Exact })
+	open := a.hold()
+	defer open()
+	p.lose(nowhere(chainNames[2])...)
+	p.send(nowhere(99)...)
+	await(t, "the second to begin", func() bool { return f.stream.Status(ingest.Worker, first).State == ingest.Repairing })
+	release()
+	if err := f.wait(patience(t), first.Seq); err != nil {
+		t.Fatal(err)
+	}
+	for range 50 { // who waited for the first has its time
+		g.unready("the first is applied, the second under way")
+		time.Sleep(time.Millisecond)
+	}
+	open()
+	g.ready()
+	if w := g.worker(); w.Device != 128 {
+		t.Errorf("worker %+v", w)
 	}
 }
 
