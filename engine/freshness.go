@@ -42,7 +42,7 @@ type Freshness struct {
 	State State
 	// Cause says why State is not Exact: gap, late_join, undecodable, geometry,
 	// restart, no_pool, ownership, new_rank, disconnected, unsound_release; of owners that attach
-	// and their workers also regression, exhausted, frames, too_big, rank,
+	// and their workers also regression, stranger, exhausted, frames, too_big, rank,
 	// owner_tier, owner_geometry, fenced, quarantined, cache_owner_failed,
 	// detached, cleared. "" if it is, or nothing has happened.
 	Cause string
