@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -24,8 +25,9 @@ const (
 	// fireStays is how many leading blocks of prompt 0 are never evicted: there
 	// a hint is always due to whoever holds fewer.
 	fireStays = 4
-	// It burns for fireTime, on a slow machine until there were fireHints, but no
-	// longer than fireMost, on a very slow one until there was anything to judge.
+	// It burns for fireTime, or as long as CAIRN_FIRE says; on a slow machine
+	// until there were fireHints, but no longer than fireMost, on a very slow one
+	// until there was anything to judge.
 	fireTime  = 300 * time.Millisecond
 	fireHints = 50
 	fireMost  = 1200 * time.Millisecond
@@ -176,6 +178,13 @@ type fireTally struct {
 }
 
 func TestFleetUnderFire(t *testing.T) {
+	var long time.Duration
+	if text := os.Getenv("CAIRN_FIRE"); text != "" {
+		var err error
+		if long, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("CAIRN_FIRE: %v; want a duration such as 1m", err)
+		}
+	}
 	for _, ix := range indexes {
 		for tp := 1; tp <= 2; tp++ {
 			for di, d := range dialects {
@@ -207,7 +216,7 @@ func TestFleetUnderFire(t *testing.T) {
 					rng := rand.New(rand.NewPCG(7, 8))
 					more := func(burnt time.Duration) bool {
 						switch {
-						case burnt < fireTime, tally.hints < fireHints && burnt < fireMost:
+						case burnt < max(fireTime, long), tally.hints < fireHints && burnt < fireMost:
 							return true
 						}
 						return (tally.hints == 0 || fetcher.Report().Blocks == 0) && burnt < 20*time.Second
