@@ -55,7 +55,7 @@ func newWorld(t testing.TB, r *rig) *world {
 	t.Cleanup(func() { router.Close() })
 	w.f = r.stream(Options{
 		Endpoint: "world",
-		Repair:   Repair{Endpoint: router.Addr(), Silence: 20 * time.Second, Cooldown: -1, ProbeAfter: 30 * time.Millisecond},
+		Repair:   Repair{Endpoint: router.Addr(), Silence: 3 * time.Second, Cooldown: -1, ProbeAfter: 30 * time.Millisecond},
 		Dial: func(ctx context.Context, h Hooks) (Link, error) {
 			select {
 			case l := <-w.links:
