@@ -403,9 +403,9 @@ func (s *Stream) surrender(ctx context.Context) error {
 // if there is none for long.
 func (s *Stream) idle() {
 	s.repair.idle = true
-	wait := maxProbeAfter
-	if c := s.opt.Repair.Cooldown; c > 0 {
-		wait = c
+	wait := s.opt.Repair.Cooldown
+	if wait <= 0 { // as often as one likes
+		wait = min(max(s.quiet, s.opt.Repair.ProbeAfter, time.Second), maxProbeAfter)
 	}
 	s.arm(wait)
 }
@@ -440,6 +440,9 @@ func (s *Stream) finishRepair() {
 		s.counters.add(repairsPartial, 1)
 	}
 	s.endRepair()
+	if s.proven && s.connected.Load() {
+		s.up() // nothing is missing, though nothing may have come over the link
+	}
 	s.hides(false, s.seq)
 }
 
