@@ -77,6 +77,9 @@ func TestFleetIncident(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			want, file, gaps := incident(t, tc.archive, tc.hashed)
+			for try := 0; gaps == 0 && try < 5; try++ { // a busy machine may lose nothing to a cut
+				want, file, gaps = incident(t, tc.archive, tc.hashed)
+			}
 			if held := strings.Count(want, "\nblock ") + strings.Count(want, "\nwaits "); gaps == 0 || held < 20 {
 				t.Fatalf("%d gaps, %d blocks: the test shows little", gaps, held)
 			}
