@@ -52,7 +52,8 @@
 //
 // # Visibility
 //
-// [Registry.Routing] is an immutable snapshot behind one atomic pointer. Every
+// [Registry.Routing] is an immutable snapshot behind one atomic pointer. What it
+// says is in the answers of queries already: the plane is told first. Every
 // change takes away what it puts in doubt before the call that causes it
 // returns, raises the revision, and only then begins what takes time. Readiness
 // is judged from [Facts] that were gathered without a lock; the verdict is kept

@@ -193,8 +193,10 @@ func (r *Registry) publish(changed []Route, gone []*slot) {
 		})
 		next.Routes = slices.Insert(next.Routes, at, rt)
 	}
-	r.routing.Store(next)
+	// Queries before the account of them: who reads here that a slot is ready,
+	// or that it is not, finds every answer from then on to be so.
 	r.plane.Publish(r.publishes, changed, ids)
+	r.routing.Store(next)
 }
 
 // unroute takes a slot out of everything that readers and the plane's reports
