@@ -84,7 +84,7 @@ func FuzzRegisteredEndpoint(f *testing.F) {
 	}
 	for _, ep := range []string{
 		"tcp://w1:5557", "tcp://10.0.0.1:1", "tcp://[fe80::1]:65535", "tcp://[::ffff:10.0.0.1]:1", "tcp://0x7f.0.0.1:1", "tcp://0177.1:1", "tcp://4294967297.0:1",
-		"tcp://127.0.0.1.:5557", "tcp://localhost..:1", "tcp://[::1", "tcp://h:0", "ipc://x", "tcp://\u24db\u24de:1", "tcp://2130706433.:1", "tcp://256.0.0.1:1",
+		"tcp://127.0.0.1.:5557", "tcp://localhost..:1", "tcp://[::1", "tcp://h:0", "ipc://x", "tcp://\u24db\u24de:1", "tcp://2130706433.:1", "tcp://256.0.0.1:1", "tcp://[::100.0.0.0].:1",
 	} {
 		f.Add(ep)
 	}

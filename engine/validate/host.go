@@ -87,7 +87,7 @@ func readHost(field, host string) (verdict, error) {
 	if strings.TrimSpace(host) == "" {
 		return bad(HostRequired, "is required", wantHost)
 	}
-	s := lower(strings.TrimSuffix(host, "."))
+	s, dotted := strings.CutSuffix(lower(host), ".")
 	if strings.Contains(s, "://") {
 		return bad(HostScheme, "has a scheme", wantBareHost)
 	}
@@ -95,7 +95,7 @@ func readHost(field, host string) (verdict, error) {
 		return bad(HostScheme, "has a path", wantBareHost)
 	}
 	if strings.HasPrefix(s, "[") {
-		return readBracketed(s, bad)
+		return readBracketed(s, dotted, bad)
 	}
 	if strings.Contains(s, "*") || s == "::" {
 		return verdict{text: s, wild: true}, nil
@@ -114,7 +114,10 @@ func readHost(field, host string) (verdict, error) {
 	return readName(s, bad)
 }
 
-func readBracketed(s string, bad func(r Rule, why, want string) (verdict, error)) (verdict, error) {
+// readBracketed reads an address in brackets. The dot that ends a name is read
+// past as everywhere, to say that ::1 is loopback, but means nothing here: no
+// resolver would take it.
+func readBracketed(s string, dotted bool, bad func(r Rule, why, want string) (verdict, error)) (verdict, error) {
 	inside, after, closed := strings.Cut(s[1:], "]")
 	if !closed {
 		return bad(HostBracket, "its closing ] is missing", "[IPv6 address]")
@@ -135,6 +138,8 @@ func readBracketed(s string, bad func(r Rule, why, want string) (verdict, error)
 		// reachable says what is wrong with it.
 	case a.Zone() != "":
 		return bad(HostExtra, "has a zone id, which means something on one host only", wantHostOnly)
+	case dotted:
+		return bad(HostExtra, "a dot follows its closing ]", wantHostOnly)
 	}
 	return verdict{text: "[" + a.WithZone("").String() + "]", addr: a}, nil
 }
