@@ -210,9 +210,7 @@ func (s *Stream) replayed(ctx context.Context, i *replay.Item) error {
 	now := time.Now()
 	s.repair.progress, s.repair.pause = now, 0
 	s.repair.held.drop(i.Seq)
-	if i.Seq > s.lastSeq.Load() {
-		s.lastSeq.Store(i.Seq) // before it becomes visible
-	}
+	s.heardOf(i.Seq) // before it becomes visible
 	s.received.Store(true)
 	s.seq = i.Seq
 	s.remember(i.Seq, i.Payload)
@@ -222,6 +220,14 @@ func (s *Stream) replayed(ctx context.Context, i *replay.Item) error {
 		return err
 	}
 	return s.merge(ctx)
+}
+
+// heardOf notes a sequence that did not come over the link. Of this history only
+// what came live can be higher: what an older process said last is no measure.
+func (s *Stream) heardOf(n uint64) {
+	if live, any := s.machine.Live(); !any || n > live {
+		s.lastSeq.Store(n)
+	}
 }
 
 // merge applies what is held, as far as nothing before it is missing.
@@ -403,9 +409,9 @@ func (s *Stream) surrender(ctx context.Context) error {
 // if there is none for long.
 func (s *Stream) idle() {
 	s.repair.idle = true
-	wait := s.opt.Repair.Cooldown
-	if wait <= 0 { // as often as one likes
-		wait = min(max(s.quiet, s.opt.Repair.ProbeAfter, time.Second), maxProbeAfter)
+	wait := maxProbeAfter
+	if c := s.opt.Repair.Cooldown; c > 0 {
+		wait = c
 	}
 	s.arm(wait)
 }
@@ -440,9 +446,6 @@ func (s *Stream) finishRepair() {
 		s.counters.add(repairsPartial, 1)
 	}
 	s.endRepair()
-	if s.proven && s.connected.Load() {
-		s.up() // nothing is missing, though nothing may have come over the link
-	}
 	s.hides(false, s.seq)
 }
 

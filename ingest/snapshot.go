@@ -77,9 +77,7 @@ func (s *Stream) restored(ctx context.Context, state *Snapshot, done *replay.Ite
 	s.counters.add(countSnapshots, 1)
 	s.tapRestored()
 	s.machine.Skip(state.Watermark)
-	if state.Watermark > s.lastSeq.Load() {
-		s.lastSeq.Store(state.Watermark)
-	}
+	s.heardOf(state.Watermark)
 	s.received.Store(true)
 	r.held.drop(state.Watermark)
 	s.seq = state.Watermark

@@ -318,9 +318,6 @@ func (s *Stream) judge(ctx context.Context, now time.Time, n uint64, payload []b
 	v, lost := s.strict(v, first, any && n <= last)
 	if v.Kind == seq.Duplicate {
 		s.counters.add(dropDuplicate, 1)
-		if s.proven && !s.repair.active {
-			s.up() // a replay was quicker, and has proven whose it is
-		}
 		return nil
 	}
 	s.lastSeq.Store(n)
