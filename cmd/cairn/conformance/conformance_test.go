@@ -172,6 +172,47 @@ func TestFalseAnswersAreReported(t *testing.T) {
 	}
 }
 
+// TestDamagedFiles plays files that no recorder would write: each is an error or
+// a difference of its own, and ends nothing else.
+func TestDamagedFiles(t *testing.T) {
+	live := func(seq int) string {
+		return fmt.Sprintf(`{"do":"live","frames":["","%016x","93cb41da2fdb8000000090c0"]}`, seq)
+	}
+	request := `{"do":"request","frames":["","0000000000000001"]}`
+	for _, c := range []struct {
+		name    string
+		text    string
+		timeout time.Duration
+		want    string // in the error or the difference
+	}{
+		{"a peer's history without the size of a block",
+			`{"kind":"head","id":"p","blocks":{"7":[1,2,3,4]}}` + "\n" +
+				`{"kind":"event","worker_id":1,"event":{"data":{"stored":{"blocks":[{"block_hash":1,"tokens_hash":7}]}}}}` + "\n" +
+				`{"kind":"query","worker_id":1,"tokens":[1,2,3,4],"expect":{"1/0":1}}`,
+			0, "line 1, p: index_block 0: want the tokens of an index block"},
+		{"a request that is not made again",
+			`{"id":"r","steps":[` + live(0) + `,` + live(2) + `,` + request + `,` + request + `],"expect":{"history":"pending"}}`,
+			0, "none"},
+		{"a message too long for the time there is",
+			`{"id":"l","seq":"0","seq_hex":"0000000000000000","payload_hex":"dd00100000` + strings.Repeat("c0", 1<<20) + `","expect":{"ok":false,"level":"batch"}}`,
+			100 * time.Millisecond, "not done within"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			name := filepath.Join(t.TempDir(), "damaged.jsonl")
+			if err := os.WriteFile(name, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r, err := Run(t.Context(), []string{name}, Options{Timeout: c.timeout, patience: 50 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f := r.Files[0]; !strings.Contains(fmt.Sprint(f.Error, f.Differences), c.want) {
+				t.Errorf("want %q, got %+v", c.want, f)
+			}
+		})
+	}
+}
+
 func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -66,12 +66,17 @@ func (d dialect) can(e *event) bool {
 	return false
 }
 
-// batch encodes one batch. Batches are arrays in all dialects but those of lines.
+// batch encodes one batch of events that the dialect has words for, or of
+// clears. Batches are arrays in all dialects but those of lines.
 func (d dialect) batch(rank int, events ...event) []byte {
 	var lines []string
 	switch d {
 	case vllmJSON:
-		return asJSON(vllmMap.batch(rank, events...))
+		text, ok := asJSON(vllmMap.batch(rank, events...))
+		if !ok {
+			panic("a batch of our own has no form in JSON")
+		}
+		return text
 	case pulledJSON:
 		for i := range events {
 			lines = append(lines, events[i].pulled(rank))

@@ -30,13 +30,12 @@ func (e *event) inJSON() bool {
 	return e.parent == nil || e.parent.bytes == nil
 }
 
-// asJSON writes a batch as the same in JSON.
-func asJSON(batch []byte) []byte {
-	var text bytes.Buffer
-	if _, err := msgp.UnmarshalAsJSON(&text, batch); err != nil {
-		panic(fmt.Sprintf("a batch of our own: %v", err))
-	}
-	return text.Bytes()
+// asJSON writes msgpack as the same in JSON; not ok if there is no such thing,
+// as for a key that is nil.
+func asJSON(packed []byte) (text []byte, ok bool) {
+	var b bytes.Buffer
+	_, err := msgp.UnmarshalAsJSON(&b, packed)
+	return b.Bytes(), err == nil
 }
 
 func (n *name) json() string {

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/cairn-kv/cairn/ingest/wire"
 )
 
 // TestIntegersAreExact holds the values that a float64 would bend.
@@ -117,9 +120,132 @@ func TestBoundsOfFiles(t *testing.T) {
 	}
 }
 
-// FuzzLine parses lines of every format. It must refuse or accept, never panic.
+// storedUneven are traces of stores that an index must refuse: their tokens are
+// not those of their blocks. They are legal, and no dialect without a block size
+// has words for them.
+var storedUneven = []string{
+	`{"block":4,"policy":"copies","ops":[["store",{"src":"w","hashes":[1]}],["query",{"expect":{}}]]}`,
+	`{"block":4,"policy":"copies","ops":[["store",{"src":"w","hashes":[1],"tokens":[1,2,3]}],["query",{"expect":{}}]]}`,
+	`{"block":4,"policy":"copies","ops":[["store",{"src":"w","hashes":[1,2],"tokens":[1,2,3,4],"bs":2}],["query",{"expect":{}}]]}`,
+	`{"block":4,"policy":"copies","ops":[["store",{"src":"w","hashes":[1],"tokens":[1],"bs":0}],["query",{"expect":{}}]]}`,
+	`{"block":4,"policy":"copies","ops":[["store",{"src":"w","hashes":[1],"tokens":[1],"bs":-1}],["query",{"expect":{}}]]}`,
+}
+
+// TestDialectsHaveWords holds that a dialect that has words for an event writes
+// a batch with it, and that dialects without a block size refuse what they could
+// not say.
+func TestDialectsHaveWords(t *testing.T) {
+	for _, text := range storedUneven {
+		tr, err := parseTrace(line{number: 1, data: []byte(text)})
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		for d := range numDialects {
+			if got, want := tr.speaks(d), d != pulledJSON && d != routerJSON; got != want {
+				t.Errorf("%s has words for %s: %v", d, text, got)
+			}
+			tr.encode(t)
+		}
+	}
+}
+
+// encode writes every event of the trace in every dialect that has words for it.
+func (t *trace) encode(check testing.TB) {
+	for i := range t.steps {
+		s := &t.steps[i]
+		if s.op != "store" && s.op != "remove" && s.op != "clear" {
+			continue
+		}
+		for d := range numDialects {
+			if !d.can(&s.event) {
+				continue
+			}
+			batch := d.batch(s.rank, s.event)
+			var decoder wire.Decoder
+			if _, err := decoder.Reset(batch); err != nil {
+				check.Errorf("%s: %v in %q", d, err, batch)
+			}
+			n := 0
+			for e := (wire.Event{}); ; n++ {
+				if more, err := decoder.Next(&e); err != nil {
+					check.Errorf("%s: %v in %q", d, err, batch)
+				} else if more {
+					continue
+				}
+				break
+			}
+			if n != 1 {
+				check.Errorf("%s: %d events in %q", d, n, batch)
+			}
+		}
+	}
+}
+
+// TestMessagesWithoutAForm holds messages that are no batch of anybody's: a file
+// may say what it likes about them, and gets an answer.
+func TestMessagesWithoutAForm(t *testing.T) {
+	for name, payload := range map[string]string{
+		"a key that is nil":            "93cb41da2fdb80000000" + "91" + "81c0c0" + "c0",
+		"bytes behind the batch":       "93cb41da2fdb8000000090c0" + "81c0c0",
+		"a list that is not all there": "93cb41da2fdb8000000092",
+	} {
+		v, err := parseVector(line{number: 1, data: []byte(`{"id":"X","payload_hex":"` + payload + `","expect":{"ok":true}}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, ok := v.inJSON(); ok {
+			t.Errorf("%s: taken for %s", name, text)
+		}
+	}
+}
+
+// TestPathsOfUnevenStores follows the stores of a sparse group, which need not
+// have the tokens of their blocks.
+func TestPathsOfUnevenStores(t *testing.T) {
+	// Two blocks of 2^63-1 tokens, and one behind the second; one token each.
+	stored := func(hash, parent string) string {
+		return "9c" + "ab426c6f636b53746f726564" + hash + parent + "9101" + "cf7fffffffffffffff" + "c0c0c0c0" + "01" + "ae736c6964696e675f77696e646f77" + "10"
+	}
+	payload := "93cb41da2fdb80000000" + "92" + stored("920102", "c0") + stored("9103", "02") + "c0"
+	v, err := parseVector(line{number: 1, data: []byte(`{"id":"X","payload_hex":"` + payload + `","expect":{"ok":true}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := decodeAll(v.payload); err != nil {
+		t.Fatal(err)
+	}
+	if got := v.paths(); len(got) != 0 {
+		t.Errorf("a prompt leads to them: %v", got)
+	}
+}
+
+// TestPromptsOfPaths follows two stores, the second behind the first block of
+// the first.
+func TestPromptsOfPaths(t *testing.T) {
+	stored := func(hashes, parent, tokens string) string {
+		return "97" + "ab426c6f636b53746f726564" + hashes + parent + tokens + "02" + "c0c0"
+	}
+	payload := "93cb41da2fdb80000000" + "92" + stored("920102", "c0", "9401020304") + stored("9103", "01", "920506") + "c0"
+	v, err := parseVector(line{number: 1, data: []byte(`{"id":"X","payload_hex":"` + payload + `","expect":{"ok":true}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := v.paths()
+	for hash, want := range map[string][]uint32{"1": {1, 2}, "2": {1, 2, 3, 4}, "3": {1, 2, 5, 6}} {
+		if got := paths[hash]; !slices.Equal(got.query.Tokens, want) || got.tokens != len(want) {
+			t.Errorf("to block %s leads %v, of which %d", hash, got.query.Tokens, got.tokens)
+		}
+	}
+}
+
+// FuzzLine parses lines of every format. It must refuse or accept, never panic,
+// and what it accepts it must be able to say.
 func FuzzLine(f *testing.F) {
-	for _, file := range []string{"testdata/cases/wire.jsonl", "testdata/cases/index.jsonl", "testdata/cases/replay.jsonl", "scripts.jsonl", "testdata/captures/dynamo/hashes.jsonl"} {
+	for _, file := range []string{
+		"testdata/cases/wire.jsonl", "testdata/cases/index.jsonl", "testdata/cases/replay.jsonl", "scripts.jsonl",
+		"testdata/captures/dynamo/hashes.jsonl", peerAnswers, "testdata/captures/dynamo/radix-dups-a.jsonl.zst",
+	} {
 		lines, err := readLines(file)
 		if err != nil {
 			f.Fatal(err)
@@ -128,7 +254,10 @@ func FuzzLine(f *testing.F) {
 			f.Add(l.data)
 		}
 	}
-	f.Fuzz(func(_ *testing.T, data []byte) {
+	for _, text := range storedUneven {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
 		l := line{number: 1, data: data}
 		kind, err := formatOf(l)
 		if err != nil {
@@ -137,23 +266,23 @@ func FuzzLine(f *testing.F) {
 		switch kind {
 		case kindWire:
 			if v, err := parseVector(l); err == nil {
+				v.decode(&File{}, v.payload, "")
 				v.paths()
 				v.owned()
+				v.inJSON()
 			}
+		case kindReplay:
+			_, _ = parseTranscript(l)
 		case kindIndex:
-			if t, err := parseTrace(l); err == nil {
-				for i := range t.steps {
-					if s := &t.steps[i]; s.op == "store" {
-						for d := range numDialects {
-							d.batch(0, s.event)
-						}
-					}
-				}
+			if tr, err := parseTrace(l); err == nil {
+				tr.encode(t)
 			}
 		case kindTransport:
 			_, _ = parseScript(l)
 		case kindCapture:
 			_, _ = parseCapture([]line{l, l})
+			_, _ = parseAnswers([]line{l, l})
+			_, _ = peerTrace([]line{l, l})
 		default:
 			_ = playHashes(&File{}, []line{l})
 		}

@@ -54,6 +54,9 @@ func peerTrace(lines []line) (*trace, error) {
 	if err := lines[0].decode(&h); err != nil {
 		return nil, err
 	}
+	if h.IndexBlock < 1 {
+		return nil, fmt.Errorf("line %d, %s: index_block %d: want the tokens of an index block", lines[0].number, h.ID, h.IndexBlock)
+	}
 	t := &trace{ID: h.ID, Block: h.IndexBlock, Policy: "copies"}
 	for _, l := range lines[1:] {
 		s, err := peerStep(l, h.Blocks)

@@ -163,6 +163,7 @@ func (r *transcriptRun) step(ctx context.Context, s *transcriptStep) error {
 		return r.counts(ctx, "received", r.live)
 	case "request":
 		r.open.end()
+		r.open = nil
 		want := binary.BigEndian.Uint64(s.data[1])
 		a, err := feed.replayer.wait(ctx, r.rig.options.patience)
 		if errors.Is(err, errNotAsked) {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/tinylib/msgp/msgp"
@@ -40,7 +41,9 @@ func playWire(ctx context.Context, f *File, lines []line, o Options) error {
 		if text, ok := v.inJSON(); ok {
 			v.decode(f, text, ", in JSON")
 		}
-		v.prefixes(f)
+		if err := v.prefixes(ctx, f); err != nil {
+			return err
+		}
 		if err := v.live(ctx, f, o); err != nil {
 			return fmt.Errorf("%s: %w", v.ID, err)
 		}
@@ -53,7 +56,7 @@ func (v *vector) inJSON() ([]byte, bool) {
 	if !*v.Expect.OK || hasBytes(v.payload) {
 		return nil, false
 	}
-	return asJSON(v.payload), true
+	return asJSON(v.payload)
 }
 
 // hasBytes reports whether a payload holds bytes, for which JSON has no form.
@@ -140,10 +143,14 @@ func (v *vector) event(f *File, i int, form string, got *wire.Event) {
 	}
 }
 
-// prefixes checks that no strict prefix of the payload passes for a batch.
-func (v *vector) prefixes(f *File) {
+// prefixes checks that no strict prefix of the payload passes for a batch. Of a
+// long one there are many, and each is read: the file's time bounds them.
+func (v *vector) prefixes(ctx context.Context, f *File) error {
 	f.Checks++
 	for n := range v.payload {
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s, first %d of %d bytes: %w", v.ID, n, len(v.payload), context.Cause(ctx))
+		}
 		cut := v.payload[:n:n]
 		if wire.Check(cut) == nil {
 			f.differ(v.line, v.ID, fmt.Sprintf("first %d of %d bytes, structural pass", n, len(v.payload)), "refused", "accepted")
@@ -152,6 +159,7 @@ func (v *vector) prefixes(f *File) {
 			f.differ(v.line, v.ID, fmt.Sprintf("first %d of %d bytes", n, len(v.payload)), "refused", "accepted")
 		}
 	}
+	return nil
 }
 
 func decodeAll(payload []byte) error {
@@ -312,7 +320,9 @@ type path struct {
 	tokens int
 }
 
-// paths follows the stores of the message.
+// paths follows the stores of the message that have the tokens of their blocks:
+// no prompt leads to what others store. The prompts to the blocks of one store
+// begin alike and share their tokens.
 func (v *vector) paths() map[string]path {
 	paths := map[string]path{}
 	var d wire.Decoder
@@ -325,24 +335,23 @@ func (v *vector) paths() map[string]path {
 		if err != nil || !more {
 			return paths
 		}
-		if e.Kind != wire.Store || e.BlockSize < 1 || len(e.Tokens) == 0 {
+		if e.Kind != wire.Store || len(e.Tokens) == 0 || !e.Even() {
 			continue
 		}
 		begin := path{query: engine.Query{Model: defaultModel, Adapter: string(e.LoraName), Salt: string(e.Salt)}}
 		if before, ok := paths[strconv.FormatUint(e.Parent, 10)]; e.HasParent && ok {
 			begin = before
-			begin.query.Tokens = begin.query.Tokens[:begin.tokens]
 		}
 		size := int(e.BlockSize)
+		tokens := slices.Concat(begin.query.Tokens[:begin.tokens], e.Tokens)
+		keys := slices.Clone(begin.query.Keys)
 		for i, h := range e.Hashes {
 			p := path{query: begin.query, tokens: begin.tokens + (i+1)*size}
-			p.query.Tokens = append(append([]uint32{}, begin.query.Tokens...), e.Tokens[:min((i+1)*size+e.Lookahead, len(e.Tokens))]...)
-			p.query.Keys = append([]engine.Key{}, begin.query.Keys...)
-			for j := range i + 1 {
-				for _, k := range keysOfBlock(&e.Keys, j) {
-					p.query.Keys = append(p.query.Keys, engine.Key{Hash: k, Offset: begin.tokens + j*size, Length: size})
-				}
+			p.query.Tokens = tokens[:p.tokens+e.Lookahead]
+			for _, k := range keysOfBlock(&e.Keys, i) {
+				keys = append(keys, engine.Key{Hash: k, Offset: p.tokens - size, Length: size})
 			}
+			p.query.Keys = slices.Clip(keys)
 			paths[strconv.FormatUint(h, 10)] = p
 		}
 	}
