@@ -129,6 +129,25 @@ func TestDepth(t *testing.T) {
 	}
 }
 
+// TestLengthsBeyondThePayload: whoever sizes something by a length finds 0 where
+// it is more than there is, though nobody looked whether it holds.
+func TestLengthsBeyondThePayload(t *testing.T) {
+	for _, b := range [][]byte{
+		{mArray32, 0xff, 0xff, 0xff, 0xff}, {mArray16, 0, 2, mNil}, {fixArray + 1}, {mArray32, 0xff},
+		{mMap32, 0xff, 0xff, 0xff, 0xff}, {mMap16, 0, 1, mNil}, {fixMap + 1}, {mMap32, 0xff},
+	} {
+		list, pairs := cursor{b: b}, cursor{b: b}
+		n, ok := list.array()
+		m, also := pairs.pairs()
+		if n != 0 || m != 0 || ok || also {
+			t.Errorf("% x: a list of %d, %v, a map of %d, %v", b, n, ok, m, also)
+		}
+		if c := (cursor{b: b}); c.value(0) != nil && !c.bad() {
+			t.Errorf("% x is a value", b)
+		}
+	}
+}
+
 // TestBuffersShrink: one giant event does not stay resident.
 func TestBuffersShrink(t *testing.T) {
 	var d Decoder

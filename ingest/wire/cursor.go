@@ -270,7 +270,7 @@ func (c *cursor) str() ([]byte, bool) {
 
 // array reads the header of an array. Before anything else it returns false and
 // reads nothing. The elements fit what remains, at a byte each, so the length
-// is safe to size by.
+// is safe to size by; of one that does not fit it is 0.
 func (c *cursor) array() (int, bool) {
 	if c.class() != classArray {
 		return 0, false
@@ -299,6 +299,7 @@ func (c *cursor) count(fix, wide byte, values uint64) (int, bool) {
 	}
 	if n*values > uint64(len(c.b)-c.i) {
 		c.fail(ReasonLengthOverflow)
+		return 0, false
 	}
 	return int(n), !c.bad()
 }
