@@ -120,6 +120,7 @@ var arrows = []struct {
 	{"ingest/topic", nil},
 	{"ingest/bound", []string{"ingest", "ingest/topic", "ingest/wire", "ingest/zmtp"}},
 	{"engine/discover", nil},
+	{"internal/memnet", nil},
 	{"ingest", []string{"ingest/...", "tree/shard", "tree", "tree/content"}},
 	{"engine/hint", nil},
 	{"engine/identity", nil},
@@ -133,7 +134,7 @@ var arrows = []struct {
 	{"perf/fleet/...", []string{"perf/fleet/...", "ingest/zmtp"}},
 	{"perf/...", []string{"perf/...", "engine/...", "ingest/...", "tree/...", "ring"}},
 	{"fuzz/...", []string{"fuzz/...", "engine/...", "ingest/...", "tree/...", "ring"}},
-	{"cmd/...", []string{"cmd/...", "perf/...", "engine/...", "ingest/...", "tree/...", "ring"}},
+	{"cmd/...", []string{"cmd/...", "perf/...", "engine/...", "ingest/...", "internal/memnet", "tree/...", "ring"}},
 	{"", nil},
 }
 

@@ -2,8 +2,6 @@ package ingest
 
 import (
 	"context"
-	"net"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,105 +9,26 @@ import (
 	"github.com/tinylib/msgp/msgp"
 
 	"github.com/cairn-kv/cairn/ingest/zmtp"
+	"github.com/cairn-kv/cairn/internal/memnet"
 )
 
-// pipes is a listener inside the process, which works on synctest's clock.
-type pipes struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
-}
-
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
-
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 5558} }
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-// DialContext gives Accept the other end; without anybody there it waits, as
-// for a host that is gone.
-func (p *pipes) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
-	x, y := net.Pipe()
-	a, b := newAsync(x), newAsync(y)
-	select {
-	case p.conns <- b:
-		return a, nil
-	case <-ctx.Done():
-		a.Close()
-		b.Close()
-		return nil, ctx.Err()
-	}
-}
-
-// async is one end of a pipe whose writes do not wait for the other: both sides
-// of a handshake speak first.
-type async struct {
-	net.Conn
-	mu     sync.Mutex
-	out    chan []byte
-	closed bool
-}
-
-func newAsync(c net.Conn) *async {
-	a := &async{Conn: c, out: make(chan []byte, 4096)}
-	go func() {
-		for p := range a.out {
-			a.Conn.Write(p)
-		}
-	}()
-	return a
-}
-
-func (a *async) Write(p []byte) (int, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
-		return 0, net.ErrClosed
-	}
-	a.out <- append([]byte(nil), p...)
-	return len(p), nil
-}
-
-func (a *async) SetWriteDeadline(time.Time) error { return nil }
-func (a *async) SetDeadline(t time.Time) error    { return a.Conn.SetReadDeadline(t) }
-
-func (a *async) Close() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.closed {
-		a.closed = true
-		close(a.out)
-	}
-	return a.Conn.Close()
-}
-
 // bounded is a stream with the default bounds of a repair, a link in memory and
-// a replay endpoint behind pipes.
+// a replay endpoint inside the process.
 type bounded struct {
 	*feed
-	link  *queueLink
-	pipes *pipes
+	link     *queueLink
+	listener *memnet.Listener // of the replay endpoint
 }
 
 func newBounded(t *testing.T) *bounded {
-	b := &bounded{pipes: newPipes()}
+	network := memnet.New()
+	b := &bounded{listener: network.Listen(5558)}
+	endpoint := "tcp://" + b.listener.Addr().String()
 	dialled := make(chan *queueLink, 1)
 	b.feed = newRig(t, 0).stream(Options{
 		Endpoint:  "memory",
-		Transport: zmtp.Options{DialContext: b.pipes.DialContext},
-		Repair:    Repair{Endpoint: "tcp://192.0.2.1:5558", ProbeAfter: -1, Limit: NewLimit(1)},
+		Transport: zmtp.Options{DialContext: network.Dial},
+		Repair:    Repair{Endpoint: endpoint, ProbeAfter: -1, Limit: NewLimit(1)},
 		Dial: func(ctx context.Context, h Hooks) (Link, error) {
 			l := &queueLink{ctx: ctx, hooks: h, queue: make(chan [][]byte, 16), wake: make(chan struct{}, 1), closed: make(chan struct{})}
 			dialled <- l
@@ -163,7 +82,7 @@ func TestDefaultBoundsOfARepair(t *testing.T) {
 	t.Run("in all", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBounded(t)
-			router, err := zmtp.RouterConfig{Listener: b.pipes, Handle: func(ctx context.Context, _ [][]byte, reply zmtp.Reply) {
+			router, err := zmtp.RouterConfig{Listener: b.listener, Handle: func(ctx context.Context, _ [][]byte, reply zmtp.Reply) {
 				for { // something all the time, but never what is asked for
 					if reply(nil, be(0), nil) != nil || reply() != nil {
 						return
@@ -174,7 +93,7 @@ func TestDefaultBoundsOfARepair(t *testing.T) {
 						return
 					}
 				}
-			}}.Listen(context.Background(), "tcp://192.0.2.1:5558")
+			}}.Listen(context.Background(), "tcp://"+b.listener.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}

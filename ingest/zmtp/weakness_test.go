@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/cairn-kv/cairn/internal/memnet"
 )
 
 // The tests of this file are named after the weaknesses of zmq4's sockets that
@@ -392,7 +394,7 @@ func TestW6HeartbeatsAndSilence(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				near, far := memPipe()
+				near, far := memnet.Pipe()
 				go func() {
 					defer far.Close()
 					if err := greetAsPub(far, c.minor); err != nil {
@@ -442,7 +444,7 @@ func TestW6HeartbeatsAndSilence(t *testing.T) {
 // The deadline of a heartbeat may fire in the middle of a frame.
 func TestW6HeartbeatInsideFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := memPipe()
+		near, far := memnet.Pipe()
 		want := bytes.Repeat([]byte("k"), 1000)
 		var wg sync.WaitGroup
 		defer wg.Wait()

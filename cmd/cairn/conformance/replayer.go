@@ -110,10 +110,10 @@ func (r *rig) addReplay(ctx context.Context, ranks int) ([]*replayer, string, er
 func (r *rig) row(ranks int, bind func(rank int, endpoint string, l net.Listener) (*zmtp.Router, error)) ([]*zmtp.Router, error) {
 	if r.network != nil {
 		var all []*zmtp.Router
-		first := r.network.reserve(ranks)
+		first := r.network.Reserve(ranks)
 		for rank := range ranks {
-			l := r.network.listen(first + rank)
-			k, err := bind(rank, "tcp://"+l.addr.String(), l)
+			l := r.network.Listen(first + rank)
+			k, err := bind(rank, "tcp://"+l.Addr().String(), l)
 			if err != nil {
 				return nil, errors.Join(err, l.Close(), closeAll(all))
 			}

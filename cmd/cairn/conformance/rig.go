@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-kv/cairn/engine"
 	"github.com/cairn-kv/cairn/ingest/zmtp"
+	"github.com/cairn-kv/cairn/internal/memnet"
 	"github.com/cairn-kv/cairn/tree"
 )
 
@@ -20,7 +21,7 @@ import (
 type rig struct {
 	engine  *engine.Engine
 	options Options
-	network *network // nil: that of the system
+	network *memnet.Network // nil: that of the system
 	sources map[string]*rigged
 	answer  engine.Answer
 }
@@ -56,8 +57,8 @@ func newRig(o Options) (*rig, error) {
 		Repair: engine.RepairOptions{Cooldown: -1, ProbeAfter: -1, Silence: o.silence},
 	}
 	if o.Direct {
-		r.network = newNetwork()
-		options.DialContext = r.network.dial
+		r.network = memnet.New()
+		options.DialContext = r.network.Dial
 	}
 	var err error
 	r.engine, err = engine.Open(options)
@@ -145,10 +146,10 @@ func (r *rig) listen(ctx context.Context, ranks int) ([]*zmtp.Publisher, error) 
 		return listen(ctx, ranks)
 	}
 	var all []*zmtp.Publisher
-	first := r.network.reserve(ranks)
+	first := r.network.Reserve(ranks)
 	for rank := range ranks {
-		l := r.network.listen(first + rank)
-		p, err := zmtp.PublisherConfig{Listener: l}.Listen(ctx, "tcp://"+l.addr.String())
+		l := r.network.Listen(first + rank)
+		p, err := zmtp.PublisherConfig{Listener: l}.Listen(ctx, "tcp://"+l.Addr().String())
 		if err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
