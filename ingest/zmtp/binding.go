@@ -101,20 +101,14 @@ func Bind(ctx context.Context, o BindOptions) (*Binding, error) {
 		IdleTimeout: o.IdleTimeout, MaxMessage: o.MaxMessage, ReadBuffer: o.ReadBuffer,
 	}
 	c.setDefaults()
-	network, address, err := splitEndpoint(o.Endpoint, true)
-	if err != nil {
-		return nil, err
-	}
 	for i := range o.Users {
 		if _, _, err := o.Users[i].read(); err != nil {
 			return nil, err
 		}
 	}
-	l := o.Listener
-	if l == nil {
-		if l, err = listen(ctx, network, address); err != nil {
-			return nil, fmt.Errorf("zmtp: bind %s: %w", o.Endpoint, err)
-		}
+	l, err := listenOn(ctx, o.Endpoint, o.Listener)
+	if err != nil {
+		return nil, err
 	}
 	b := &Binding{options: o, conn: c, listener: l, endpoint: formatEndpoint(l.Addr())}
 	b.memory.limit = o.MaxMemory
@@ -143,20 +137,7 @@ func (b *Binding) Stats() BindingStats {
 // others. refused, if not nil, is told of every handshake that failed. Serve may
 // be called once, and returns when every handle has.
 func (b *Binding) Serve(handle func(*Conn), refused func(peer net.Addr, err error)) error {
-	var pause Backoff
-	for {
-		nc, err := b.listener.Accept()
-		if err != nil {
-			if b.ctx.Err() != nil || pause.Wait(b.ctx) != nil {
-				b.running.Wait()
-				if err := context.Cause(b.ctx); !errors.Is(err, context.Canceled) {
-					return err
-				}
-				return ErrClosed
-			}
-			continue // out of descriptors, or a client gone already
-		}
-		pause.Reset()
+	acceptAll(b.ctx, b.listener, func(nc net.Conn) {
 		b.accepted.Add(1)
 		if b.options.Wrap != nil {
 			nc = b.options.Wrap(nc)
@@ -170,7 +151,12 @@ func (b *Binding) Serve(handle func(*Conn), refused func(peer net.Addr, err erro
 				refused(nc.RemoteAddr(), err)
 			}
 		})
+	})
+	b.running.Wait()
+	if err := context.Cause(b.ctx); !errors.Is(err, context.Canceled) {
+		return err
 	}
+	return ErrClosed
 }
 
 // admit notes a handshake under way, and ends the oldest if there are too many.

@@ -102,9 +102,24 @@ type Conn struct {
 // Cancelling ctx, during Dial or later, closes the connection.
 func Dial(ctx context.Context, o Options) (*Conn, error) {
 	o.setDefaults()
-	network, address, err := splitEndpoint(o.Endpoint, false)
+	c, left, err := connect(ctx, &o)
 	if err != nil {
 		return nil, err
+	}
+	if err := c.open(&o, false, left); err != nil {
+		c.Close()
+		return nil, c.cause(err)
+	}
+	return c, nil
+}
+
+// connect dials who listens at o.Endpoint. It returns a connection that is not
+// opened yet, and what is left of the time that there is for it. o has its
+// defaults.
+func connect(ctx context.Context, o *Options) (c *Conn, left time.Duration, err error) {
+	network, address, err := splitEndpoint(o.Endpoint, false)
+	if err != nil {
+		return nil, 0, err
 	}
 	start := time.Now()
 	dctx, stop := context.WithTimeout(ctx, o.HandshakeTimeout)
@@ -112,20 +127,15 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 	stop()
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, 0, context.Cause(ctx)
 		}
-		return nil, fmt.Errorf("zmtp: dial %s: %w", o.Endpoint, err)
+		return nil, 0, fmt.Errorf("zmtp: dial %s: %w", o.Endpoint, err)
 	}
-	c := newConn(ctx, nc, &o)
+	c = newConn(ctx, nc, o)
 	if o.Plain != nil {
 		c.raw.security = plainClient{as: o.Plain}
 	}
-	rest := max(o.HandshakeTimeout-time.Since(start), time.Millisecond)
-	if err := c.open(&o, false, rest); err != nil {
-		c.Close()
-		return nil, c.cause(err)
-	}
-	return c, nil
+	return c, max(o.HandshakeTimeout-time.Since(start), time.Millisecond), nil
 }
 
 // newConn makes a connection of nc, which is not opened yet. o has its

@@ -2,7 +2,6 @@ package zmtp
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/go-zeromq/zmq4"
@@ -20,27 +19,12 @@ type Dealer struct {
 // for an answer, and says for how long. Cancelling ctx closes the connection.
 func DialDealer(ctx context.Context, o Options) (*Dealer, error) {
 	o.setDefaults()
-	network, address, err := splitEndpoint(o.Endpoint, false)
+	c, left, err := connect(ctx, &o)
 	if err != nil {
 		return nil, err
 	}
-	start := time.Now()
-	dctx, stop := context.WithTimeout(ctx, o.HandshakeTimeout)
-	nc, err := o.DialContext(dctx, network, address)
-	stop()
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return nil, fmt.Errorf("zmtp: dial %s: %w", o.Endpoint, err)
-	}
-	c := newConn(ctx, nc, &o)
 	c.heartbeat = nil
-	if o.Plain != nil {
-		c.raw.security = plainClient{as: o.Plain}
-	}
-	rest := max(o.HandshakeTimeout-time.Since(start), time.Millisecond)
-	if c.zc, err = handshake(c.raw, zmq4.Dealer, false, rest, nil); err != nil {
+	if c.zc, err = handshake(c.raw, zmq4.Dealer, false, left, nil); err != nil {
 		c.Close()
 		return nil, c.cause(err)
 	}

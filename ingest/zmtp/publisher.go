@@ -2,10 +2,8 @@ package zmtp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,15 +75,9 @@ func Listen(ctx context.Context, endpoint string) (*Publisher, error) {
 // Listen binds a publisher: tcp://127.0.0.1:0, tcp://*:5557, tcp://[::1]:0,
 // ipc:///path, ipc://@abstract-name. Cancelling ctx closes it without linger.
 func (c PublisherConfig) Listen(ctx context.Context, endpoint string) (*Publisher, error) {
-	network, address, err := splitEndpoint(endpoint, true)
+	l, err := listenOn(ctx, endpoint, c.Listener)
 	if err != nil {
 		return nil, err
-	}
-	l := c.Listener
-	if l == nil {
-		if l, err = listen(ctx, network, address); err != nil {
-			return nil, fmt.Errorf("zmtp: listen on %s: %w", endpoint, err)
-		}
 	}
 	p := newPublisher(ctx, c, formatEndpoint(l.Addr()))
 	p.listener = l
@@ -138,27 +130,6 @@ func (p *Publisher) connect(network, address string) {
 	}
 }
 
-// listen listens, and takes over the socket file of a process that died.
-func listen(ctx context.Context, network, address string) (net.Listener, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, network, address)
-	if err == nil || network != "unix" || address[0] == '@' {
-		return l, err
-	}
-	info, serr := os.Stat(address)
-	if serr != nil || info.Mode()&os.ModeSocket == 0 {
-		return nil, err
-	}
-	if c, derr := net.Dial(network, address); derr == nil {
-		c.Close()
-		return nil, err
-	}
-	if rerr := os.Remove(address); rerr != nil {
-		return nil, errors.Join(err, rerr)
-	}
-	return lc.Listen(ctx, network, address)
-}
-
 // Addr is the endpoint subscribers connect to, with the port that was chosen, or
 // the one this publisher connects to.
 func (p *Publisher) Addr() string { return p.endpoint }
@@ -173,19 +144,10 @@ func (p *Publisher) Accepted() uint64 { return p.accepted.Load() }
 // accept never performs a handshake itself: a silent client must not keep the
 // others out.
 func (p *Publisher) accept() {
-	var pause Backoff
-	for {
-		nc, err := p.listener.Accept()
-		if err != nil {
-			if p.ctx.Err() != nil || pause.Wait(p.ctx) != nil {
-				return
-			}
-			continue // out of descriptors, or a client gone already
-		}
-		pause.Reset()
+	acceptAll(p.ctx, p.listener, func(nc net.Conn) {
 		p.accepted.Add(1)
 		p.running.Go(func() { p.serve(nc) })
-	}
+	})
 }
 
 // Send sends one message to every subscriber that has subscribed to a prefix of

@@ -3,7 +3,6 @@ package zmtp
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -51,15 +50,9 @@ const maxRequest = 64 << 10
 func (c RouterConfig) Listen(ctx context.Context, endpoint string) (*Router, error) {
 	c.SendTimeout = defaultTo(c.SendTimeout, DefaultSendTimeout)
 	c.HandshakeTimeout = defaultTo(c.HandshakeTimeout, DefaultHandshakeTimeout)
-	network, address, err := splitEndpoint(endpoint, true)
+	l, err := listenOn(ctx, endpoint, c.Listener)
 	if err != nil {
 		return nil, err
-	}
-	l := c.Listener
-	if l == nil {
-		if l, err = listen(ctx, network, address); err != nil {
-			return nil, fmt.Errorf("zmtp: listen on %s: %w", endpoint, err)
-		}
 	}
 	r := &Router{config: c, listener: l, endpoint: formatEndpoint(l.Addr())}
 	r.ctx, r.stop = context.WithCancel(ctx)
@@ -81,18 +74,7 @@ func (r *Router) Close() error {
 }
 
 func (r *Router) accept() {
-	var pause Backoff
-	for {
-		nc, err := r.listener.Accept()
-		if err != nil {
-			if r.ctx.Err() != nil || pause.Wait(r.ctx) != nil {
-				return
-			}
-			continue
-		}
-		pause.Reset()
-		r.running.Go(func() { r.serve(nc) })
-	}
+	acceptAll(r.ctx, r.listener, func(nc net.Conn) { r.running.Go(func() { r.serve(nc) }) })
 }
 
 // serve owns one connection from handshake to end.
