@@ -62,12 +62,7 @@ func (c *cursor) open(full bool) (e envelope) {
 		found, event := false, false
 		rank := 0 // where it stands: of a batch, or of the event
 		for ; n > 0 && !c.bad(); n-- {
-			key, ok := c.str()
-			if !ok {
-				c.skip(2)
-				continue
-			}
-			switch string(key) {
+			switch string(c.key()) {
 			case "ts":
 				c.time(&e)
 			case "events":

@@ -304,6 +304,24 @@ func (c *cursor) count(fix, wide byte, values uint64) (int, bool) {
 	return int(n), !c.bad()
 }
 
+// key reads the name of a map's field. One that is no str is passed over and
+// has none: it is of no field that anybody knows.
+func (c *cursor) key() []byte {
+	// All that are known fit a byte of header.
+	if left := len(c.b) - c.i; left > 0 {
+		if n := int(c.b[c.i]) - fixStr; n >= 0 && n < 32 && n < left {
+			from := c.i + 1
+			c.i = from + n
+			return c.b[from:c.i:c.i]
+		}
+	}
+	name, ok := c.str()
+	if !ok {
+		c.skip(1)
+	}
+	return name
+}
+
 // skip passes over n values. It counts the values still to come instead of
 // descending, so depth costs nothing.
 func (c *cursor) skip(n int) {

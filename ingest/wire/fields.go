@@ -90,12 +90,7 @@ func (d *Decoder) slot7(c *cursor, ev *Event) {
 	case classMap:
 		n, _ := c.pairs()
 		for ; n > 0 && !c.bad(); n-- {
-			key, ok := c.str()
-			if !ok {
-				c.skip(2)
-				continue
-			}
-			switch string(key) {
+			switch string(c.key()) {
 			case "cache_salt":
 				ev.Salt = salt(d.name(c))
 			case "session_id":
@@ -116,12 +111,7 @@ func (d *Decoder) slot7(c *cursor, ev *Event) {
 func (d *Decoder) pairs(c *cursor, ev *Event, n int) {
 	named, salted := false, false
 	for ; n > 0 && !c.bad(); n-- {
-		key, ok := c.str()
-		if !ok {
-			c.skip(2)
-			continue
-		}
-		switch string(key) {
+		switch key := c.key(); string(key) {
 		case "type":
 			ev.Tag = c.label()
 		case "event_type":

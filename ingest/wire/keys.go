@@ -153,19 +153,15 @@ func (d *Decoder) infos(c *cursor) {
 		return
 	}
 	found := false
-	for ; n > 0; n-- {
-		key, ok := c.str()
-		if ok && string(key) == "mm_objects" {
-			found = true
-			if !c.null() {
-				d.objects(c, "mm_hash")
-			}
+	for ; n > 0 && !c.bad(); n-- {
+		if string(c.key()) != "mm_objects" {
+			c.skip(1)
 			continue
 		}
-		if !ok {
-			c.skip(1)
+		found = true
+		if !c.null() {
+			d.objects(c, "mm_hash")
 		}
-		c.skip(1)
 	}
 	if !found {
 		d.opaque(&cursor{b: c.b, i: from})
@@ -188,11 +184,8 @@ func (d *Decoder) objects(c *cursor, name string) {
 			continue
 		}
 		found := false
-		for ; m > 0; m-- {
-			key, ok := c.str()
-			if !ok {
-				c.skip(1)
-			} else if string(key) == name {
+		for ; m > 0 && !c.bad(); m-- {
+			if string(c.key()) == name {
 				switch c.class() {
 				case classStr:
 					p, _ := c.text()

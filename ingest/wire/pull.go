@@ -66,13 +66,8 @@ func level(v int64) []byte {
 func (d *Decoder) pull(c *cursor, ev *Event) {
 	var blocks, hash, moved int
 	n, _ := c.pairs()
-	for ; n > 0; n-- {
-		key, ok := c.str()
-		if !ok {
-			c.skip(2)
-			continue
-		}
-		switch string(key) {
+	for ; n > 0 && !c.bad(); n-- {
+		switch string(c.key()) {
 		case "type":
 			ev.Tag = c.label()
 		case "parent_hash":
@@ -180,13 +175,11 @@ func (d *Decoder) levelDiff(c *cursor) (from, to int64, ok bool) {
 		return 0, 0, false
 	}
 	var hasFrom, hasTo bool
-	for ; n > 0; n-- {
-		switch key, ok := c.str(); {
-		case !ok:
-			c.skip(2)
-		case string(key) == "old_value":
+	for ; n > 0 && !c.bad(); n-- {
+		switch string(c.key()) {
+		case "old_value":
 			from, hasFrom = d.number(c)
-		case string(key) == "new_value":
+		case "new_value":
 			to, hasTo = d.number(c)
 		default:
 			c.skip(1)
@@ -262,13 +255,8 @@ func (d *Decoder) pullBlock(c *cursor, ev *Event) (b struct{ level int64 }) {
 		return
 	}
 	named := false
-	for ; n > 0; n-- {
-		key, ok := c.str()
-		if !ok {
-			c.skip(2)
-			continue
-		}
-		switch string(key) {
+	for ; n > 0 && !c.bad(); n-- {
+		switch string(c.key()) {
 		case "block_hash":
 			if h := d.hash(c); !named {
 				d.hashes = append(d.hashes, h)
@@ -312,18 +300,16 @@ func (d *Decoder) pullTokens(c *cursor) {
 			continue
 		}
 		found := false
-		for ; m > 0; m-- {
-			switch key, ok := c.str(); {
-			case !ok:
-				c.skip(2)
-			case string(key) == "token_id":
+		for ; m > 0 && !c.bad(); m-- {
+			switch string(c.key()) {
+			case "token_id":
 				v := d.token(c)
 				if found {
 					d.tokens = d.tokens[:len(d.tokens)-1]
 				}
 				d.tokens = append(d.tokens, v)
 				found = true
-			case string(key) == "token_extra_id":
+			case "token_extra_id":
 				if id, _ := d.number(c); id != 0 {
 					extra.out = append(extra.out, fixArray+2)
 					extra.integer(uint64(k), false)

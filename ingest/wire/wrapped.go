@@ -52,13 +52,8 @@ func (d *Decoder) kvEvent(c *cursor, ev *Event) {
 	switch c.class() {
 	case classMap:
 		n, _ := c.pairs()
-		for ; n > 0; n-- {
-			key, ok := c.str()
-			if !ok {
-				c.skip(2)
-				continue
-			}
-			switch string(key) {
+		for ; n > 0 && !c.bad(); n-- {
+			switch string(c.key()) {
 			case "event_id":
 				d.id(c, ev)
 			case "data":
@@ -111,13 +106,8 @@ func (d *Decoder) position(c *cursor, ev *Event, n int) {
 func (d *Decoder) data(c *cursor, ev *Event) {
 	begin := c.i
 	n, _ := c.pairs()
-	for ; n > 0; n-- {
-		key, ok := c.str()
-		if !ok {
-			c.skip(2)
-			continue
-		}
-		switch string(key) {
+	for ; n > 0 && !c.bad(); n-- {
+		switch key := c.key(); string(key) {
 		case "stored":
 			ev.Tag = key
 			d.variant(c, ev, d.storedField)
@@ -143,12 +133,8 @@ func (d *Decoder) variant(c *cursor, ev *Event, field func(*cursor, *Event, stri
 	switch c.class() {
 	case classMap:
 		n, _ := c.pairs()
-		for ; n > 0; n-- {
-			if key, ok := c.str(); ok {
-				field(c, ev, string(key), -1)
-			} else {
-				c.skip(2)
-			}
+		for ; n > 0 && !c.bad(); n-- {
+			field(c, ev, string(c.key()), -1)
 		}
 	case classArray:
 		n, _ := c.array()
@@ -205,13 +191,11 @@ func (d *Decoder) contentBlocks(c *cursor, ev *Event) {
 		switch c.class() {
 		case classMap:
 			m, _ := c.pairs()
-			for ; m > 0; m-- {
-				switch key, ok := c.str(); {
-				case !ok:
-					c.skip(2)
-				case string(key) == "block_hash":
+			for ; m > 0 && !c.bad(); m-- {
+				switch string(c.key()) {
+				case "block_hash":
 					field(0, &d.hashes)
-				case string(key) == "tokens_hash":
+				case "tokens_hash":
 					field(1, &d.contents)
 				default:
 					c.skip(1)
