@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -40,9 +39,6 @@ func exportCaptures(r *journal.Reader, dump []byte, folder string) (err error) {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return err
 	}
-	if err := r.Seek(0); err != nil {
-		return err
-	}
 	var all []*capturing
 	defer func() {
 		for _, c := range all {
@@ -50,14 +46,7 @@ func exportCaptures(r *journal.Reader, dump []byte, folder string) (err error) {
 		}
 	}()
 	now := map[uint32]*capturing{}
-	for {
-		rec, err := r.Next()
-		if errors.Is(err, journal.ErrCorrupt) {
-			continue
-		}
-		if err == io.EOF {
-			break
-		}
+	for rec, err := range intact(r) {
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strconv"
 	"time"
@@ -68,21 +69,34 @@ func sequence(frames [][]byte) (uint64, bool) {
 	return binary.BigEndian.Uint64(frames[1]), true
 }
 
+// intact reads the records of a recording from its beginning. What is damaged is
+// passed over; any other error is the last thing there is.
+func intact(r *journal.Reader) iter.Seq2[*journal.Record, error] {
+	return func(yield func(*journal.Record, error) bool) {
+		if err := r.Seek(0); err != nil {
+			yield(nil, err)
+			return
+		}
+		for {
+			rec, err := r.Next()
+			switch {
+			case err == io.EOF:
+				return
+			case errors.Is(err, journal.ErrCorrupt):
+				continue
+			}
+			if !yield(rec, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 // streamsOf reads a recording to its end and returns its streams by source,
 // rank and TP shard, and how many records it says are missing.
 func streamsOf(r *journal.Reader) (all []*recordedStream, lost uint64, err error) {
 	now := map[uint32]*recordedStream{}
-	if err := r.Seek(0); err != nil {
-		return nil, 0, err
-	}
-	for {
-		rec, err := r.Next()
-		if errors.Is(err, journal.ErrCorrupt) {
-			continue
-		}
-		if err == io.EOF {
-			break
-		}
+	for rec, err := range intact(r) {
 		if err != nil {
 			return nil, 0, err
 		}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -411,15 +412,7 @@ func (r *Registrar) Registrations() []Registration {
 			all = append(all, reg)
 		}
 	}
-	slices.SortFunc(all, func(a, b Registration) int {
-		switch {
-		case a.ID < b.ID:
-			return -1
-		case a.ID > b.ID:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(all, func(a, b Registration) int { return strings.Compare(a.ID, b.ID) })
 	return all
 }
 

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -112,15 +113,7 @@ func last(expected uint64) string {
 // covered reports whether every sequence of missing is in one of told.
 func covered(missing span, told []span) bool {
 	told = slices.Clone(told)
-	slices.SortFunc(told, func(a, b span) int {
-		switch {
-		case a.from < b.from:
-			return -1
-		case a.from > b.from:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(told, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	for _, t := range told {
 		if t.from > missing.from {
 			return false
