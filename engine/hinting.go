@@ -24,11 +24,7 @@ func (e *Engine) Hint(q *Query, t Target, h *HintAnswer) error {
 	if err != nil {
 		return err
 	}
-	h.Revision = k.revision
-	bad := k.hint(e, m, q, t, h)
-	k.forget()
-	e.queriers.put(k)
-	e.count(q.Model, h, bad)
+	k.tell(e, m, q, t, h)
 	return nil
 }
 
@@ -48,12 +44,17 @@ func (e *Engine) Route(q *Query, pick func(*Answer) Target, a *Answer, h *HintAn
 	e.stats.matches.Add(1)
 	k.answer(e, m, a)
 	t := pick(a)
+	k.tell(e, m, q, t, h)
+	return nil
+}
+
+// tell gives the hint, and the querier back.
+func (k *querier) tell(e *Engine, m *modelView, q *Query, t Target, h *HintAnswer) {
 	h.Revision = k.revision
 	bad := k.hint(e, m, q, t, h)
 	k.forget()
 	e.queriers.put(k)
 	e.count(q.Model, h, bad)
-	return nil
 }
 
 func (h *HintAnswer) reset() {

@@ -169,14 +169,9 @@ func (w *Writer) Append(ctx context.Context, r *Record) error {
 			w.mu.Unlock()
 			return nil
 		}
-		changed := w.changed
-		w.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := w.await(ctx); err != nil {
+			return err
 		}
-		w.mu.Lock()
 	}
 	w.confess()
 	w.add(r)
@@ -224,6 +219,20 @@ func (w *Writer) add(r *Record) {
 	w.stats.Records++
 }
 
+// await waits until the goroutine has done something. The lock is held, and
+// held again unless there is an error.
+func (w *Writer) await(ctx context.Context) error {
+	changed := w.changed
+	w.mu.Unlock()
+	select {
+	case <-changed:
+		w.mu.Lock()
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // ring wakes the goroutine.
 func (w *Writer) ring() {
 	select {
@@ -241,14 +250,9 @@ func (w *Writer) Flush(ctx context.Context) error {
 		if w.active.records > 0 && w.full == nil {
 			w.turn()
 		}
-		changed := w.changed
-		w.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := w.await(ctx); err != nil {
+			return err
 		}
-		w.mu.Lock()
 	}
 	defer w.mu.Unlock()
 	if w.err == nil && w.written < until {

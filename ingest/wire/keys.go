@@ -14,12 +14,8 @@ func (d *Decoder) keyList(c *cursor, l *keyList) {
 	if c.null() {
 		return
 	}
-	n, ok := c.array()
+	n, ok := d.list(c, ReasonFieldType)
 	if !ok {
-		if !c.bad() {
-			d.reject(ReasonFieldType)
-			c.skip(1)
-		}
 		return
 	}
 	l.n = n

@@ -5,16 +5,23 @@ import (
 	"slices"
 )
 
+// list reads the header of a list. Anything else is passed over, and makes the
+// event a bad one for the given reason.
+func (d *Decoder) list(c *cursor, why Reason) (int, bool) {
+	n, ok := c.array()
+	if !ok && !c.bad() {
+		d.reject(why)
+		c.skip(1)
+	}
+	return n, ok
+}
+
 // hashList reads the hashes of an event.
 func (d *Decoder) hashList(c *cursor, ev *Event) {
 	d.hashes = d.hashes[:0]
 	ev.Hashes = nil
-	n, ok := c.array()
+	n, ok := d.list(c, ReasonHashType)
 	if !ok {
-		if !c.bad() {
-			d.reject(ReasonHashType)
-			c.skip(1)
-		}
 		return
 	}
 	d.f.hashed = true
@@ -80,12 +87,8 @@ func (d *Decoder) tokenList(c *cursor, ev *Event) {
 	if c.null() {
 		return
 	}
-	n, ok := c.array()
+	n, ok := d.list(c, ReasonTokenType)
 	if !ok {
-		if !c.bad() {
-			d.reject(ReasonTokenType)
-			c.skip(1)
-		}
 		return
 	}
 	ev.TokensNil = false
@@ -212,12 +215,8 @@ func (d *Decoder) lookaheads(c *cursor) {
 	if c.null() {
 		return
 	}
-	n, ok := c.array()
+	n, ok := d.list(c, ReasonLookahead)
 	if !ok {
-		if !c.bad() {
-			d.reject(ReasonLookahead)
-			c.skip(1)
-		}
 		return
 	}
 	size := -1

@@ -31,12 +31,8 @@ const (
 // masked reads a field that only masked events have.
 func (d *Decoder) masked(c *cursor, ev *Event, key string) {
 	if key == "content_hashes" {
-		n, ok := c.array()
+		n, ok := d.list(c, ReasonHashType)
 		if !ok {
-			if !c.bad() {
-				d.reject(ReasonHashType)
-				c.skip(1)
-			}
 			return
 		}
 		d.contents = d.contents[:0]

@@ -286,10 +286,8 @@ func (d *Decoder) pullBlock(c *cursor, ev *Event) (b struct{ level int64 }) {
 // pullTokens reads the tokens of a block: objects with token_id, or numbers. An
 // extra id makes a token another one; all of a block are one opaque key of it.
 func (d *Decoder) pullTokens(c *cursor) {
-	n, ok := c.array()
+	n, ok := d.list(c, ReasonTokenType)
 	if !ok {
-		d.reject(ReasonTokenType)
-		c.skip(1)
 		return
 	}
 	var extra canonizer

@@ -172,10 +172,8 @@ func (d *Decoder) storedField(c *cursor, ev *Event, key string, slot int) {
 
 // contentBlocks reads blocks that are told by their content hashes.
 func (d *Decoder) contentBlocks(c *cursor, ev *Event) {
-	n, ok := c.array()
+	n, ok := d.list(c, ReasonFieldType)
 	if !ok {
-		d.reject(ReasonFieldType)
-		c.skip(1)
 		return
 	}
 	d.hashes, d.contents = d.hashes[:0], d.contents[:0]
