@@ -120,14 +120,14 @@ var arrows = []struct {
 	{"ingest/topic", nil},
 	{"ingest/bound", []string{"ingest", "ingest/topic", "ingest/wire", "ingest/zmtp"}},
 	{"engine/discover", nil},
-	{"internal/memnet", nil},
+	{"internal/...", nil},
 	{"ingest", []string{"ingest/...", "tree/shard", "tree", "tree/content"}},
-	{"engine/hint", nil},
+	{"engine/hint", []string{"internal/jsontext"}},
 	{"engine/identity", nil},
 	{"engine/residency", []string{"engine/identity", "engine/validate"}},
 	{"engine/validate", []string{"engine/identity"}},
 	{"engine/registry", []string{"engine", "engine/hint", "engine/identity", "engine/residency", "engine/validate"}},
-	{"engine/server", []string{"engine", "engine/hint", "engine/identity", "engine/registry", "engine/residency", "engine/validate"}},
+	{"engine/server", []string{"engine", "engine/hint", "engine/identity", "engine/registry", "engine/residency", "engine/validate", "internal/jsontext"}},
 	{"engine", []string{"ingest/...", "tree", "tree/content", "tree/shard", "engine/discover", "engine/hint", "engine/identity", "engine/residency", "engine/validate"}},
 	// The simulated fleet is the independent truth: it may publish, and knows
 	// no tree, no hash and no decoder of the product.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cairn-kv/cairn/internal/jsontext"
 )
 
 // Capability is what a worker publishes about its part in hints.
@@ -212,10 +214,10 @@ func (c *Capability) AppendMetadata(dst []byte) []byte {
 				dst = append(dst, ',')
 			}
 			dst = strconv.AppendInt(append(dst, '"'), int64(e.Rank), 10)
-			dst = appendString(append(dst, `":`...), e.Endpoint)
+			dst = jsontext.AppendString(append(dst, `":`...), e.Endpoint)
 		}
 		dst = append(dst, "},"...)
 	}
-	dst = appendString(append(dst, `"`+roleKeys[0]+`":`...), c.Role.String())
+	dst = jsontext.AppendString(append(dst, `"`+roleKeys[0]+`":`...), c.Role.String())
 	return append(dst, `,"`+capableKeys[0]+`":true}`...)
 }

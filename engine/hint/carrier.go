@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/cairn-kv/cairn/internal/jsontext"
 )
 
 // Carrier is where in a request to a worker the hint travels. Which one a worker
@@ -87,7 +89,7 @@ func (c Carrier) AppendRequest(dst []byte, messageID, endpoint string, names []u
 	switch c {
 	case RouterHint:
 		dst = append(dst, `{"`+keyRouterHint+`":{"`+keyEndpoint+`":`...)
-		dst = appendString(dst, endpoint)
+		dst = jsontext.AppendString(dst, endpoint)
 		dst = append(dst, `,"`+keyNames+`":`...)
 		dst = append(AppendNames(dst, names, form), '}')
 	case EngineArgument:

@@ -1,6 +1,6 @@
 package hint
 
-import "unicode/utf8"
+import "github.com/cairn-kv/cairn/internal/jsontext"
 
 // Constants of the message as it stands on the wire.
 const (
@@ -21,7 +21,7 @@ func AppendFetch(dst []byte, messageID, endpoint string, names []uint64) []byte 
 // AppendFetchAs is AppendFetch with the names written in another form.
 func AppendFetchAs(dst []byte, messageID, endpoint string, names []uint64, form Form) []byte {
 	dst = append(dst, `{"protocol_version":"`+ProtocolVersion+`","message_id":`...)
-	dst = appendString(dst, messageID)
+	dst = jsontext.AppendString(dst, messageID)
 	dst = append(dst, `,"actions":[`...)
 	dst = appendFetchAction(dst, FetchID, FetchVersion, endpoint, names, form)
 	return append(dst, `]}`...)
@@ -29,38 +29,13 @@ func AppendFetchAs(dst []byte, messageID, endpoint string, names []uint64, form 
 
 func appendFetchAction(dst []byte, id, version, endpoint string, names []uint64, form Form) []byte {
 	dst = append(dst, `{"action_id":`...)
-	dst = appendString(dst, id)
+	dst = jsontext.AppendString(dst, id)
 	dst = append(dst, `,"action_type":"`+FetchType+`","action_version":`...)
-	dst = appendString(dst, version)
+	dst = jsontext.AppendString(dst, version)
 	dst = append(dst, `,"payload":{"`+keyEndpoint+`":`...)
-	dst = appendString(dst, endpoint)
+	dst = jsontext.AppendString(dst, endpoint)
 	dst = append(dst, `,"`+keyNames+`":`...)
 	return append(AppendNames(dst, names, form), `}}`...)
-}
-
-// appendString appends s as a JSON string. Ids come from requests, so every
-// byte is escaped that JSON wants escaped; bad UTF-8 becomes U+FFFD.
-func appendString(dst []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	dst = append(dst, '"')
-	for i := 0; i < len(s); {
-		c := s[i]
-		switch {
-		case c == '"' || c == '\\':
-			dst = append(dst, '\\', c)
-		case c < 0x20:
-			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		case c < utf8.RuneSelf:
-			dst = append(dst, c)
-		default:
-			r, n := utf8.DecodeRuneInString(s[i:])
-			dst = utf8.AppendRune(dst, r)
-			i += n
-			continue
-		}
-		i++
-	}
-	return append(dst, '"')
 }
 
 // Message is a parsed hint.
@@ -99,9 +74,9 @@ func (m *Message) FirstFetch() *Fetch {
 // Append appends the message's JSON to dst, opaque actions as they came.
 func (m *Message) Append(dst []byte) []byte {
 	dst = append(dst, `{"protocol_version":`...)
-	dst = appendString(dst, m.ProtocolVersion)
+	dst = jsontext.AppendString(dst, m.ProtocolVersion)
 	dst = append(dst, `,"message_id":`...)
-	dst = appendString(dst, m.MessageID)
+	dst = jsontext.AppendString(dst, m.MessageID)
 	dst = append(dst, `,"actions":[`...)
 	for i := range m.Actions {
 		if i > 0 {

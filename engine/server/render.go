@@ -3,37 +3,13 @@ package server
 import (
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cairn-kv/cairn/engine"
+	"github.com/cairn-kv/cairn/internal/jsontext"
 )
 
 // The answers are written by hand, so that integers are exact, the order of
 // the fields is fixed and a warm request allocates next to nothing.
-
-// appendString appends s as a JSON string; bad UTF-8 becomes U+FFFD.
-func appendString(b []byte, s string) []byte {
-	const hex = "0123456789abcdef"
-	b = append(b, '"')
-	for i := 0; i < len(s); {
-		c := s[i]
-		switch {
-		case c == '"' || c == '\\':
-			b = append(b, '\\', c)
-		case c < ' ':
-			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		case c < utf8.RuneSelf:
-			b = append(b, c)
-		default:
-			r, n := utf8.DecodeRuneInString(s[i:])
-			b = utf8.AppendRune(b, r)
-			i += n
-			continue
-		}
-		i++
-	}
-	return append(b, '"')
-}
 
 func appendInt(b []byte, key string, v int) []byte {
 	return strconv.AppendInt(append(b, key...), int64(v), 10)
@@ -44,7 +20,7 @@ func appendUint(b []byte, key string, v uint64) []byte {
 }
 
 func appendText(b []byte, key, v string) []byte {
-	return appendString(append(b, key...), v)
+	return jsontext.AppendString(append(b, key...), v)
 }
 
 func appendFlag(b []byte, key string, v bool) []byte {
@@ -242,7 +218,7 @@ func appendStream(b []byte, s *engine.StreamStatus) []byte {
 		if c.Reason != "" {
 			name += "." + c.Reason
 		}
-		b = appendString(comma(b, n), name)
+		b = jsontext.AppendString(comma(b, n), name)
 		b = appendUint(b, ":", c.Value)
 		n++
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cairn-kv/cairn/engine"
 	"github.com/cairn-kv/cairn/engine/hint"
+	"github.com/cairn-kv/cairn/internal/jsontext"
 )
 
 // wording is how a caller wants a hint written.
@@ -144,15 +145,15 @@ func appendHintStatus(b []byte, st *engine.HintStatus) []byte {
 	b = appendUint(b, `,"blocks":`, st.Blocks)
 	b = append(b, `,"domains":{`...)
 	for d := range st.Domains {
-		b = appendUint(append(appendString(comma(b, d), engine.Domain(d).String()), ':'), "", st.Domains[d])
+		b = appendUint(append(jsontext.AppendString(comma(b, d), engine.Domain(d).String()), ':'), "", st.Domains[d])
 	}
 	b = append(b, `},"reasons":{`...)
 	for r := hint.Hinted + 1; r < hint.NumReasons; r++ {
-		b = appendUint(append(appendString(comma(b, int(r)-1), r.String()), ':'), "", st.Outcomes[r])
+		b = appendUint(append(jsontext.AppendString(comma(b, int(r)-1), r.String()), ':'), "", st.Outcomes[r])
 	}
 	b = append(b, `},"ineligible":{`...)
 	for d := hint.NoDetail + 1; d < hint.NumDetails; d++ {
-		b = appendUint(append(appendString(comma(b, int(d)-1), d.String()), ':'), "", st.Ineligible[d])
+		b = appendUint(append(jsontext.AppendString(comma(b, int(d)-1), d.String()), ':'), "", st.Ineligible[d])
 	}
 	b = appendUint(b, `},"cost_unknown":`, st.Notes[hint.CostUnknown])
 	b = appendUint(b, `,"bad_choices":`, st.BadChoices)

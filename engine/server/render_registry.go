@@ -8,6 +8,7 @@ import (
 	"github.com/cairn-kv/cairn/engine/registry"
 	"github.com/cairn-kv/cairn/engine/residency"
 	"github.com/cairn-kv/cairn/engine/validate"
+	"github.com/cairn-kv/cairn/internal/jsontext"
 )
 
 // appendLease answers a registration or a renewal, and leaves the object open.
@@ -31,7 +32,7 @@ func appendLease(b []byte, l *registry.Lease) []byte {
 func appendOwnerIDs(b []byte, all []residency.OwnerID) []byte {
 	b = append(b, '[')
 	for i, o := range all {
-		b = appendString(comma(b, i), string(o))
+		b = jsontext.AppendString(comma(b, i), string(o))
 	}
 	return append(b, ']')
 }
@@ -158,7 +159,7 @@ func appendSlot(b []byte, s *residency.SlotStatus, now time.Time) []byte {
 func appendStrings(b []byte, all []string) []byte {
 	b = append(b, '[')
 	for i, s := range all {
-		b = appendString(comma(b, i), s)
+		b = jsontext.AppendString(comma(b, i), s)
 	}
 	return append(b, ']')
 }
@@ -194,7 +195,7 @@ func appendFile(b []byte, f *registry.FileStatus) []byte {
 	n := 0
 	b = append(b, `,"failed":{`...)
 	for _, id := range sortedKeys(f.Failed) {
-		b = appendText(append(appendString(comma(b, n), id), ':'), "", f.Failed[id])
+		b = appendText(append(jsontext.AppendString(comma(b, n), id), ':'), "", f.Failed[id])
 		n++
 	}
 	return append(b, '}')

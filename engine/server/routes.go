@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/cairn-kv/cairn/engine"
+	"github.com/cairn-kv/cairn/internal/jsontext"
 )
 
 func (s *Server) match(w http.ResponseWriter, r *http.Request, c *call) *apiError {
@@ -74,7 +75,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request, c *call) *apiErro
 	b = appendInt(b, `,"connected":`, connected)
 	b = append(b, `,"states":{`...)
 	for i, n := range by {
-		b = appendInt(append(appendString(comma(b, i), engine.State(i).String()), ':'), "", n)
+		b = appendInt(append(jsontext.AppendString(comma(b, i), engine.State(i).String()), ':'), "", n)
 	}
 	b = append(b, "}}"...)
 	if ready {
