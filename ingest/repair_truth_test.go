@@ -88,7 +88,11 @@ func (w *world) cut(lost bool) {
 		}
 	}
 	w.link.queue <- nil // the end of the connection
-	<-w.link.closed
+	select {
+	case <-w.link.closed:
+	case <-w.f.rig.ctx.Done(): // a stream that has ended closes nothing
+		w.t.Fatalf("the connection never ended\n%s", w.f.dump())
+	}
 	w.connect()
 }
 
@@ -175,7 +179,7 @@ func (w *world) judge(r *rig) {
 		if wrong = w.wrong(r); wrong == "" {
 			return
 		}
-		if time.Now().After(deadline) {
+		if time.Now().After(deadline) || r.ctx.Err() != nil {
 			w.t.Fatalf("%s\n%s", wrong, w.f.dump())
 		}
 	}
@@ -196,8 +200,12 @@ func (w *world) wrong(r *rig) string {
 	return ""
 }
 
-func playWorld(t testing.TB, program []byte) {
+// playWorld plays a program and judges it, all within limit.
+func playWorld(t testing.TB, program []byte, limit time.Duration) {
 	r := newRig(t, 0)
+	var cancel context.CancelFunc
+	r.ctx, cancel = context.WithTimeout(r.ctx, limit)
+	t.Cleanup(cancel)
 	w := newWorld(t, r)
 	w.play(program)
 	w.judge(r)
@@ -222,7 +230,7 @@ func TestRepairsAgainstTheTruth(t *testing.T) {
 					t.Logf("program %q", program)
 				}
 			}()
-			playWorld(t, program)
+			playWorld(t, program, time.Minute)
 		})
 	}
 }
@@ -234,15 +242,21 @@ func TestTheLastSequenceIsOfThisProcess(t *testing.T) {
 	w := newWorld(t, r)
 	w.play([]byte("\x07\x01\x07\x02\x07\x03")) // three live
 	w.f.until("the first process to be heard", func() bool { return w.f.port.Applied().Seq == 2 })
-	w.mu.Lock()                        // its replay socket is slow to answer:
+	w.mu.Lock() // its replay socket is slow to answer:
+	answer := sync.OnceFunc(w.mu.Unlock)
+	defer answer()                     // or it would never close
 	w.play([]byte("\x00\x04\x07\x04")) // five are lost, and one tells of them
 	w.f.until("a repair", func() bool { return w.f.now(Worker).Seq == 8 })
 	w.play([]byte("\x03\x03\x00\x00\x00\x01")) // another process; its six are lost too
-	w.mu.Unlock()
+	answer()
 	w.f.until("the second process to be known", func() bool {
 		return w.f.port.Applied().Seq == 5 && w.f.now(Worker).Seq == 5
 	})
 }
+
+// fuzzLimit is how long a program may take under go test -fuzz, which ends a
+// process at 10 s without a word: what was waited for is to be said before.
+const fuzzLimit = 8 * time.Second
 
 func FuzzRepair(f *testing.F) {
 	f.Add([]byte("\x07\x01\x00\x03\x07\x02"))
@@ -252,6 +266,6 @@ func FuzzRepair(f *testing.F) {
 		if len(program) > 400 {
 			program = program[:400]
 		}
-		playWorld(t, program)
+		playWorld(t, program, fuzzLimit)
 	})
 }
