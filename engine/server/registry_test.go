@@ -430,8 +430,8 @@ func TestWithoutRegistration(t *testing.T) {
 // TestWithoutRegistry: an index of static sources has no such routes.
 func TestWithoutRegistry(t *testing.T) {
 	s := newServer(t, Options{Engine: &fake{}})
-	if code, _ := do(t, s.Handler(), "PUT", "/v1/workers/w1", "{}"); code != 404 {
-		t.Errorf("status %d", code)
+	if code, body := do(t, s.Handler(), "PUT", "/v1/workers/w1", "{}"); code != 404 || strings.Count(body, "/v1/workers") != 1 || !strings.Contains(body, "/v1/match, ") {
+		t.Errorf("status %d, %s", code, body)
 	}
 	if _, body := do(t, s.Handler(), "GET", "/v1/owners", ""); body != `{"owners":[]}` {
 		t.Errorf("owners %s", body)

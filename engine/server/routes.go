@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/cairn-kv/cairn/engine"
 	"github.com/cairn-kv/cairn/internal/jsontext"
@@ -92,6 +93,11 @@ func (s *Server) writeMetrics(w http.ResponseWriter, _ *http.Request, _ *call) *
 	return nil
 }
 
-func (s *Server) unknown(_ http.ResponseWriter, r *http.Request, _ *call) *apiError {
-	return fail(404, "unknown_route", "", "no route %s; see /v1/match, /v1/hint, /v1/hints, /v1/owners, /v1/sources, /v1/workers, /health, /ready, /metrics", clip([]byte(r.URL.Path)))
+// unknown answers for what is no route, and names those there are: some are
+// there only where the engine, or its configuration, has something behind them.
+func (s *Server) unknown(paths []string) func(http.ResponseWriter, *http.Request, *call) *apiError {
+	all := strings.Join(paths, ", ")
+	return func(_ http.ResponseWriter, r *http.Request, _ *call) *apiError {
+		return fail(404, "unknown_route", "", "no route %s; there are %s", clip([]byte(r.URL.Path)), all)
+	}
 }

@@ -57,7 +57,8 @@ type Server struct {
 	api     http.Handler
 	admin   http.Handler
 	metrics *metrics.Set
-	calls   sync.Pool // *call
+	calls   sync.Pool                   // *call
+	paths   map[*http.ServeMux][]string // of the routes
 
 	badToken atomic.Bool // the token file failed to reload, and that was logged
 }
@@ -85,7 +86,7 @@ func New(o Options) (*Server, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	s := &Server{opt: o, metrics: metrics.NewSet()}
+	s := &Server{opt: o, metrics: metrics.NewSet(), paths: map[*http.ServeMux][]string{}}
 	s.calls.New = func() any { return new(call) }
 	s.registerMetrics()
 
@@ -103,7 +104,7 @@ func New(o Options) (*Server, error) {
 	s.dumpRoutes(api)
 	s.recordingMetrics()
 	s.listenerRoutes(api)
-	s.route(api, "/", "", RoleRead, s.unknown)
+	s.route(api, "/", "", RoleRead, s.unknown(s.paths[api]))
 	s.api = api
 
 	admin := http.NewServeMux()
@@ -124,7 +125,7 @@ func New(o Options) (*Server, error) {
 			h(w, r)
 		})
 	}
-	s.route(admin, "/", "", RoleRead, s.unknown)
+	s.route(admin, "/", "", RoleRead, s.unknown(append(s.paths[admin], "/debug/pprof/")))
 	s.admin = admin
 	return s, nil
 }
@@ -155,6 +156,7 @@ func HTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 // route registers one path. Whatever a handler returns as an error becomes its
 // JSON; what it leaves in c.out is the answer.
 func (s *Server) route(mux *http.ServeMux, path, method string, role Role, h func(w http.ResponseWriter, r *http.Request, c *call) *apiError) {
+	s.paths[mux] = append(s.paths[mux], path)
 	seconds, failed := s.routeMetrics(path)
 	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()

@@ -204,7 +204,7 @@ func TestRefusals(t *testing.T) {
 		{"no content type", "POST", "/v1/match", `{}`, none, 415, "bad_content_type", "", "application/json"},
 		{"GET where POST is", "GET", "/v1/match", ``, nil, 405, "bad_method", "", "POST"},
 		{"POST where GET is", "POST", "/v1/owners", ``, nil, 405, "bad_method", "", "GET"},
-		{"no such route", "GET", "/v2/match", ``, nil, 404, "unknown_route", "", "/v2/match"},
+		{"no such route", "GET", "/v2/match", ``, nil, 404, "unknown_route", "", "no route /v2/match; there are /v1/match, /v1/hint, "},
 		{"a body over the limit", "POST", "/v1/match", `{"model":"` + strings.Repeat("m", 300) + `"}`, jsonType, 413, "too_large", "", "256"},
 		{"the same without a length", "POST", "/v1/match", `{"model":"` + strings.Repeat("m", 300) + `"}`,
 			func(r *http.Request) { r.ContentLength, r.Body = -1, io.NopCloser(r.Body) }, 413, "too_large", "", "256"},

@@ -29,7 +29,8 @@ type bufConn struct {
 	guarded bool
 	left    int // bytes of the unit being read: the greeting, then one frame each
 	budget  int
-	taken   int // bytes of the greeting seen so far
+	taken   int      // bytes of the greeting seen so far
+	begins  [10]byte // the peer's signature: 0xff, eight bytes, 0x7f
 	version [2]byte
 	wants   [20]byte // the peer's mechanism, padded with zeros
 	// announce, if not 0, replaces the minor version in our greeting.
@@ -74,10 +75,12 @@ func (c *bufConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// note picks the peer's version and mechanism out of its greeting.
+// note picks the peer's signature, version and mechanism out of its greeting.
 func (c *bufConn) note(p []byte) {
 	for i := 0; i < len(p) && c.taken < greetingSize; i++ {
 		switch at := c.taken; {
+		case at < 10:
+			c.begins[at] = p[i]
 		case at == 10 || at == 11:
 			c.version[at-10] = p[i]
 		case at >= 12 && at < 32:
@@ -87,8 +90,12 @@ func (c *bufConn) note(p []byte) {
 	}
 }
 
-// mechanism compares the peer's mechanism with ours, once its greeting is there.
-func (c *bufConn) mechanism(ours zmq4.SecurityType) error {
+// greeted says what is wrong with the peer's greeting, as far as it is there:
+// no ZMTP, as behind the port of an HTTP server, or another mechanism than ours.
+func (c *bufConn) greeted(ours zmq4.SecurityType) error {
+	if c.taken > 0 && c.begins[0] != 0xff || c.taken >= len(c.begins) && c.begins[9] != 0x7f {
+		return fmt.Errorf("the peer does not speak ZMTP: it begins with %q", c.begins[:min(c.taken, len(c.begins))])
+	}
 	theirs := string(bytes.TrimRight(c.wants[:], "\x00"))
 	if c.taken < greetingSize || c.version[0] < 3 || theirs == string(ours) {
 		return nil
@@ -136,7 +143,7 @@ func handshake(c *bufConn, typ zmq4.SocketType, server bool, timeout time.Durati
 	}
 	zc, err = zmq4.Open(c, security, typ, nil, server, nil)
 	if err != nil {
-		if other := c.mechanism(security.Type()); other != nil {
+		if other := c.greeted(security.Type()); other != nil {
 			err = other
 		}
 		var ne net.Error

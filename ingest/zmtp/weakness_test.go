@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -277,6 +278,27 @@ func TestW5MalformedHandshakeAtDial(t *testing.T) {
 			}
 			if !errors.Is(err, ErrHandshake) && !errors.Is(err, ErrTooBig) && !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Fatalf("unexpected kind of error: %v", err)
+			}
+		})
+	}
+}
+
+// Who follows the port of an HTTP server by mistake is told what answers there.
+func TestW5NoZMTPAtAll(t *testing.T) {
+	for name, c := range map[string]struct{ says, want string }{
+		"a whole answer":      {"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\nInvalid HTTP request received.", `"HTTP/1.1 4"`},
+		"a few bytes":         {"+OK\r\n", `"+OK\r\n"`},
+		"half of a signature": {"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x00 and so on", `"\xff\x00\x00\x00\x00\x00\x00\x00\x01\x00"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			endpoint := rawPeer(t, func(n net.Conn) {
+				n.Write([]byte(c.says))
+				n.(*net.TCPConn).CloseWrite()
+				hangUntilClosed(n)
+			})
+			_, err := Dial(within(t, time.Minute), Options{Endpoint: endpoint})
+			if !errors.Is(err, ErrHandshake) || errors.Is(err, ErrAuth) || !strings.Contains(err.Error(), "does not speak ZMTP: it begins with "+c.want) {
+				t.Errorf("got %v, want that it begins with %s", err, c.want)
 			}
 		})
 	}
