@@ -1,6 +1,29 @@
 package tree
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+	"sync/atomic"
+)
+
+// answer is what a walk has found. Holders are written once, in the order in
+// which they stop; who stops later is deeper, so that the levels are read from
+// the last one back.
+type answer struct {
+	holders []Holder
+	bounds  []bound
+	levels  []Level
+	order   []uint64
+	flat    []Depths
+}
+
+// bound is where a level begins in holders.
+type bound struct {
+	from  int
+	units [NumViews]uint32
+}
+
+func (a *answer) reset() { a.holders, a.bounds = a.holders[:0], a.bounds[:0] }
 
 // finish stops everyone who is still active, at p units.
 func (r *reader) finish(p uint32) {
@@ -8,109 +31,179 @@ func (r *reader) finish(p uint32) {
 		r.mixed[i].stop(p)
 		r.giveMixed(&r.mixed[i])
 	}
-	if len(r.pure) > 0 {
-		r.giveAll(p)
+	if r.crowded {
+		r.giveSet(r.crowd, p)
 	}
+	r.giveAll(r.pure, p)
 }
 
-// giveAll notes that all holders on the device alone stop at n units.
-func (r *reader) giveAll(n uint32) {
-	if r.done < len(r.pure) {
-		r.grow(len(r.pure))
-	}
-	if r.done < len(r.room) && n < r.room[r.done].Units[ViewAny] {
-		r.fall = true
-	}
-	room, at, owners := r.room, r.done, r.x.owners
-	d := onDevice(n)
-	for _, id := range r.pure {
-		if w := owners[id].Load(); visible(w) {
-			at--
-			room[at] = d
-			room[at].Holder = Holder(w >> 1)
+// level makes n units, on the device alone, those of the holders that follow.
+func (a *answer) level(n uint32) {
+	if k := len(a.bounds); k > 0 {
+		if u := &a.bounds[k-1].units; u[ViewDevice] == n && u[ViewAny] == n && u[ViewHost] == 0 && u[ViewExtension] == n {
+			return
 		}
 	}
-	r.done = at
+	b := a.another()
+	b.units[ViewDevice], b.units[ViewHost], b.units[ViewAny] = n, 0, n
+	b.units[ViewDeviceHost], b.units[ViewExtension] = n, n
 }
 
-// onDevice are the figures of n units that are on the device alone.
-func onDevice(n uint32) Depths {
-	return Depths{Units: [NumViews]uint32{ViewDevice: n, ViewAny: n, ViewDeviceHost: n, ViewExtension: n}}
+// another begins a level, in place: see reader.another.
+func (a *answer) another() *bound {
+	k := len(a.bounds)
+	if k == cap(a.bounds) {
+		a.bounds = slices.Grow(a.bounds, 1)
+	}
+	a.bounds = a.bounds[:k+1]
+	a.bounds[k].from = len(a.holders)
+	return &a.bounds[k]
 }
-
-// visible reports whether a lane's owner word is of a holder that may be shown.
-func visible(w uint64) bool { return w != 0 && w&1 == 0 }
 
 // give notes the depth of a holder that stopped, having been on the device
 // alone.
 func (r *reader) give(lane, n uint32) {
-	if w := r.x.owners[lane].Load(); n > 0 && visible(w) {
-		// Field by field: a literal is built aside first, and copying it right
-		// away costs ten times as much as writing it here.
-		d := r.next(n)
-		d.Holder = Holder(w >> 1)
-		d.Units[ViewDevice], d.Units[ViewHost], d.Units[ViewAny] = n, 0, n
-		d.Units[ViewDeviceHost], d.Units[ViewExtension] = n, n
+	if n > 0 && r.x.visible(lane) {
+		r.level(n)
+		r.holders = append(r.holders, Holder(r.x.owners[lane].Load()))
 	}
 }
 
-func (r *reader) giveMixed(a *mixed) {
-	if w, n := r.x.owners[a.lane].Load(), a.units[ViewAny]; n > 0 && visible(w) {
-		d := r.next(n)
-		d.Holder = Holder(w >> 1)
-		//lint:ignore S1001 copied whole right after it was written in parts, it would wait
-		for v := range a.units {
-			d.Units[v] = a.units[v]
+// giveAll is give for many that stop at n units.
+func (r *reader) giveAll(lanes []uint32, n uint32) {
+	if len(lanes) == 0 || n == 0 {
+		return
+	}
+	r.level(n)
+	x, holders := r.x, r.holders
+	for _, id := range lanes {
+		if x.visible(id) {
+			holders = append(holders, Holder(x.owners[id].Load()))
 		}
 	}
+	r.holders = holders
 }
 
-// next is the place for one more holder, of depth n, in front of the answer.
-func (r *reader) next(n uint32) *Depths {
-	if r.done == 0 {
-		r.grow(1)
+// giveSet is give for all of a set, a bit by lane id.
+func (r *reader) giveSet(set []uint64, n uint32) {
+	if n == 0 {
+		return
 	}
-	if r.done < len(r.room) && n < r.room[r.done].Units[ViewAny] {
-		r.fall = true
+	r.level(n)
+	for w, b := range set {
+		if b &= r.x.shown[w].Load(); b == 0 {
+			continue
+		}
+		at := len(r.holders)
+		if cap(r.holders)-at < 64 {
+			r.holders = slices.Grow(r.holders, 64*len(set))
+		}
+		to, owners := (*[64]Holder)(r.holders[at:at+64]), (*[64]atomic.Uint32)(r.x.owners[w<<6:])
+		k := 0
+		switch n := bits.OnesCount64(b); {
+		case n == 64:
+			for ; k < 64; k += 4 {
+				to[k], to[k+1] = Holder(owners[k].Load()), Holder(owners[k+1].Load())
+				to[k+2], to[k+3] = Holder(owners[k+2].Load()), Holder(owners[k+3].Load())
+			}
+		case n > 16: // all are written, those that are not meant over again
+			for i := 0; i < 64; i += 4 {
+				to[k&63] = Holder(owners[i].Load())
+				k += int(b & 1)
+				to[k&63] = Holder(owners[i+1].Load())
+				k += int(b >> 1 & 1)
+				to[k&63] = Holder(owners[i+2].Load())
+				k += int(b >> 2 & 1)
+				to[k&63] = Holder(owners[i+3].Load())
+				k += int(b >> 3 & 1)
+				b >>= 4
+			}
+		default:
+			for ; b != 0; b &= b - 1 {
+				to[k&63] = Holder(owners[bits.TrailingZeros64(b)&63].Load())
+				k++
+			}
+		}
+		r.holders = r.holders[:at+k]
 	}
-	r.done--
-	return &r.room[r.done]
 }
 
-// grow makes room for n more in front of the answer.
-func (r *reader) grow(n int) {
-	more := max(16, len(r.room), n)
-	r.room = append(make([]Depths, more, more+len(r.room)), r.room...)
-	r.done += more
+func (r *reader) giveMixed(m *mixed) {
+	if m.units[ViewAny] > 0 && r.x.visible(m.lane) {
+		b := r.answer.another()
+		//lint:ignore S1001 copied whole right after it was written in parts, it would wait
+		for v := range m.units {
+			b.units[v] = m.units[v]
+		}
+		r.holders = append(r.holders, Holder(r.x.owners[m.lane].Load()))
+	}
 }
 
-// arrange puts the answer deepest first. Within one run holders stop in any
-// order; figures are small numbers, so counting sorts them.
+// arrange makes the levels, deepest first. Within one run holders stop in any
+// order.
 func (r *reader) arrange() {
-	if !r.fall {
+	n, ordered := len(r.bounds), true
+	for k := 1; k < n; k++ {
+		if r.bounds[k].units[ViewAny] < r.bounds[k-1].units[ViewAny] {
+			ordered = false
+			break
+		}
+	}
+	r.levels = slices.Grow(r.levels[:0], n)
+	if ordered {
+		for k := n - 1; k >= 0; k-- {
+			r.put(k)
+		}
 		return
 	}
-	d := r.room[r.done:]
-	top := uint32(0)
-	for i := range d {
-		top = max(top, d[i].Units[ViewAny])
+	r.order = r.order[:0]
+	for k := range r.bounds {
+		r.order = append(r.order, uint64(r.bounds[k].units[ViewAny])<<32|uint64(k))
 	}
-	if int(top) > 8*len(d)+64 {
-		slices.SortFunc(d, func(a, b Depths) int { return int(b.Units[ViewAny]) - int(a.Units[ViewAny]) })
+	slices.Sort(r.order)
+	for i := n - 1; i >= 0; i-- {
+		r.put(int(uint32(r.order[i])))
+	}
+}
+
+// put makes level k the next one, if it is not empty.
+func (a *answer) put(k int) {
+	b, end := &a.bounds[k], len(a.holders)
+	if k+1 < len(a.bounds) {
+		end = a.bounds[k+1].from
+	}
+	if b.from == end {
 		return
 	}
-	r.ranks = slices.Grow(r.ranks[:0], int(top)+2)[:top+2]
-	clear(r.ranks)
-	for i := range d {
-		r.ranks[top-d[i].Units[ViewAny]+1]++ // one place on: before it stand the deeper ones
+	n := len(a.levels)
+	a.levels = a.levels[:n+1]
+	l := &a.levels[n]
+	//lint:ignore S1001 copied whole right after it was written in parts, it would wait
+	for v := range b.units {
+		l.Units[v] = b.units[v]
 	}
-	for i := 1; i < len(r.ranks); i++ {
-		r.ranks[i] += r.ranks[i-1]
+	l.Holders = a.holders[b.from:end:end]
+}
+
+// flatten gives every holder its own depths.
+func (a *answer) flatten(levels []Level) []Depths {
+	n := 0
+	for i := range levels {
+		n += len(levels[i].Holders)
 	}
-	r.spare = append(r.spare[:0], d...)
-	for i := range r.spare {
-		at := &r.ranks[top-r.spare[i].Units[ViewAny]]
-		d[*at] = r.spare[i]
-		*at++
+	a.flat = slices.Grow(a.flat[:0], n)[:n]
+	at := 0
+	for i := range levels {
+		l := &levels[i]
+		for _, h := range l.Holders {
+			d := &a.flat[at]
+			at++
+			d.Holder = h
+			//lint:ignore S1001 copied whole right after it was written in parts, it would wait
+			for v := range l.Units {
+				d.Units[v] = l.Units[v]
+			}
+		}
 	}
+	return a.flat
 }

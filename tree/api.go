@@ -132,6 +132,12 @@ type Depths struct {
 	Units  [NumViews]uint32
 }
 
+// Level is holders that have the same depths of a query, as in Depths.
+type Level struct {
+	Units   [NumViews]uint32
+	Holders []Holder
+}
+
 // Reader answers queries. A Reader is one goroutine's; make one per
 // goroutine or pool them. Readers take no lock and wait for nobody.
 type Reader interface {
@@ -147,6 +153,19 @@ type Reader interface {
 	// shards share no one name. ViewExtension gives none.
 	Names(dst []uint64, h Holder, v View, depth int) []uint64
 }
+
+// LevelReader is a reader that answers by depth: those of *Index are.
+type LevelReader interface {
+	Reader
+	// Levels is Match by depth instead of by holder: in large fleets most holders
+	// have the same, a system prompt and no more, and the answer is a sixth as
+	// long. Every holder is in one level; levels come deepest ViewAny first, and
+	// several may be alike. They, and their Holders, are the reader's own, valid
+	// until its next Match or Levels.
+	Levels(root Root, contents []uint64) []Level
+}
+
+var _ LevelReader = (*reader)(nil)
 
 // Interface is an index as the engine uses it: *Index in production, the
 // reference model in tests.

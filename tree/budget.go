@@ -124,15 +124,14 @@ func (x *Index) admit(at place, here spot, k, i, fresh int, plain bool) bool {
 		if !x.staysPlain(here, i, k) && !x.sideFits(here.class(), 1) {
 			return false
 		}
-		return x.slot(here.hd, x.op.lane) != nil || x.laneFits(here.run)
+		return x.laneIn(here.hd, x.op.lane) != 0 || x.laneFits(here.run)
 	}
 	plain = plain && x.op.shards == 1
 	if isRoot(at.run) {
 		return x.laneFits(0) && (plain || x.sideFits(classFor(x.left(i)), 1))
 	}
 	here = spot{run: at.run, hd: x.run(at.run)}
-	if slot := x.slot(here.hd, x.op.lane); slot != nil {
-		l := lane(slot.Load())
+	if l := x.laneIn(here.hd, x.op.lane); l != 0 {
 		plain = plain && l.plain() && !l.own() && l.tier() == x.op.tier && l.reach() == at.off
 	}
 	return x.laneFits(at.run) && (plain || x.sideFits(max(classFor(x.left(i)), min(here.class()+1, growClass)), 1) && x.sideFits(here.class(), 1))
@@ -144,10 +143,7 @@ func (x *Index) left(i int) int { return len(x.op.pairs)/x.op.stride - i }
 // staysPlain reports whether a holder that is given k blocks of a run needs no
 // side record for them.
 func (x *Index) staysPlain(here spot, i, k int) bool {
-	l := lane(0)
-	if slot := x.slot(here.hd, x.op.lane); slot != nil {
-		l = lane(slot.Load())
-	}
+	l := x.laneIn(here.hd, x.op.lane)
 	return x.op.shards == 1 && l.plain() && !l.own() && (here.pos() == l.reach() || here.pos() < l.reach() && x.op.rule == Set) && (l == 0 || l.tier() == x.op.tier) &&
 		x.lanes[x.op.lane].own == 0 && !metaOf(here.hd).twin() && x.sharable(here, i, k)
 }
@@ -184,13 +180,11 @@ func (x *Index) laneFits(run uint32) bool {
 	need := x.logs.spare(1)
 	if run != 0 {
 		hd := x.run(run)
-		cell := uint32(hd[hCell].Load())
-		switch {
-		case metaOf(hd).holders() < inlineLanes:
-		case cell == 0:
-			need += x.cells[0].spare(1)
-		case metaOf(hd).holders() >= inlineLanes+8<<(cell>>28):
-			need += x.cells[cell>>28+1].spare(1)
+		ref := uint32(hd[hCell].Load())
+		if n := metaOf(hd).holders() + 1 - inlineLanes; n > 0 {
+			if class := x.cellFor(ref, n, x.op.lane); ref == 0 || class != ref>>28 {
+				need += x.cells[class].spare(1)
+			}
 		}
 	}
 	return x.meter.room(need)
@@ -200,17 +194,14 @@ func (x *Index) laneFits(run uint32) bool {
 // event's holder, which has none there and finds no room
 // for one; true if it has, and the run may be shorter than it was.
 func (x *Index) makeLane(at spot, i, k int) bool {
-	if metaOf(at.hd).holders() < 2 || x.slot(at.hd, x.op.lane) != nil || x.laneFits(at.run) ||
+	if metaOf(at.hd).holders() < 2 || x.laneIn(at.hd, x.op.lane) != 0 || x.laneFits(at.run) ||
 		!x.staysPlain(at, i, k) && !x.sideFits(at.class(), 1) {
 		return false
 	}
-	var cell []atomic.Uint64
-	if ref := uint32(at.hd[hCell].Load()); ref != 0 {
-		cell = x.cell(ref)
-	}
+	outer := x.outer(at.hd)
 	most, victim := 0, uint32(0)
-	for i := -inlineLanes; i < len(cell); i++ {
-		if l := x.laneAt(at.hd, cell, i); l != 0 && x.owners[l.id()].Load() != 0 && x.lanes[l.id()].residencies > most {
+	for i := -inlineLanes; i < len(outer); i++ {
+		if l := laneAt(at.hd, outer, i); l != 0 && !x.lanes[l.id()].retired && x.lanes[l.id()].residencies > most {
 			most, victim = x.lanes[l.id()].residencies, l.id()
 		}
 	}
@@ -308,7 +299,7 @@ func (x *Index) refuse(n int) {
 
 // thin notes that the holder of a lane has lost blocks.
 func (x *Index) thin(id uint32) {
-	h := Holder(x.owners[id].Load() >> 1)
+	h := Holder(x.owners[id].Load())
 	w, b := &x.thinned[h&0xffff>>6], uint64(1)<<(h&63)
 	if w.Load()&b == 0 {
 		w.Or(b)

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 )
 
@@ -15,6 +16,7 @@ import (
 //	   under the own name of each who holds it; a position nobody holds is not
 //	I4 a run's count ends at a held position or a child
 //	I5 a holder stands in a run once, and every such run is in its log
+//	   and the sets of a dense cell say what its lanes say
 //	I6 a run has no child that continues it where its own content does
 func (x *Index) check() error {
 	c := checker{x: x, kids: map[uint32]map[int]int{}, seen: map[uint32]bool{}}
@@ -75,17 +77,61 @@ func (c *checker) run(id uint32) error {
 	return c.holders(id, hd, class, n)
 }
 
+// sets compares the sets of a dense cell with its lanes. Those that the last
+// call has changed find their group when the next begins.
+func (c *checker) sets(hd []atomic.Uint64) error {
+	ref := uint32(hd[hCell].Load())
+	if ref == 0 || !isDense(ref) {
+		return nil
+	}
+	cell := c.x.cell(ref)
+	lanes, reaches, members := lanesIn(cell, ref), cell[denseReaches].Load(), [numGroups]int{}
+	for id := range lanes {
+		l, b := lane(lanes[id].Load()), uint64(1)<<(id&63)
+		sets := cell[denseSets+setStride*(id>>6):]
+		waits := slices.ContainsFunc(c.x.lifted, func(l lifted) bool { return l.ref == ref && int(l.id) == id })
+		if present := sets[setPresent].Load()&b != 0; present != (l != 0) && !waits {
+			return fmt.Errorf("lane %d is %#x, present %v", id, uint64(l), present)
+		}
+		if l != 0 && l.id() != uint32(id) {
+			return fmt.Errorf("lane %d in the place of %d", l.id(), id)
+		}
+		groups := 0
+		for k := range numGroups {
+			reach := groupReach(reaches, k)
+			alike := l.shape() == shapeDevice && l.reach() > 0 && uint32(l.reach()) == reach
+			in := sets[setGroup+k].Load()&b != 0
+			if in != alike && (in || !waits) {
+				return fmt.Errorf("lane %d of reach %d: in the group of %d %v", id, l.reach(), reach, in)
+			}
+			if in {
+				members[k]++
+				groups++
+			}
+		}
+		if groups > 1 {
+			return fmt.Errorf("lane %d in %d groups", id, groups)
+		}
+	}
+	for k, n := range members {
+		if m := int(cell[denseMeta].Load() >> (16 * k) & 0xffff); m != n {
+			return fmt.Errorf("group %d has %d members, counted %d", k, n, m)
+		}
+	}
+	return nil
+}
+
 func (c *checker) holders(id uint32, hd []atomic.Uint64, class uint32, n int) error {
 	x := c.x
-	var cell []atomic.Uint64
-	if ref := uint32(hd[hCell].Load()); ref != 0 {
-		cell = x.cell(ref)
+	if err := c.sets(hd); err != nil {
+		return err
 	}
+	outer := x.outer(hd)
 	met, holders, top := map[uint32]bool{}, 0, 0
 	needShared := make([]bool, n)
 	held := make([]bool, n)
-	for i := -inlineLanes; i < len(cell); i++ {
-		l := x.laneAt(hd, cell, i)
+	for i := -inlineLanes; i < len(outer); i++ {
+		l := laneAt(hd, outer, i)
 		if l == 0 {
 			continue
 		}
@@ -315,5 +361,5 @@ func (x *Index) measure() (bytes, free int) {
 	for _, t := range []*table{&x.own, &x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
 		bytes += t.bytes()
 	}
-	return bytes + x.names.bytes() + x.links.bytes() + (len(x.owners)+len(x.thinned))*8 + x.sliceBytes(), free
+	return bytes + x.names.bytes() + x.links.bytes() + len(x.owners)*4 + (len(x.shown)+len(x.thinned))*8 + x.sliceBytes(), free
 }

@@ -12,6 +12,8 @@ import (
 // newIndex makes a seeded index, so that a failure comes back.
 func newIndex() tree.Interface { return tree.New(tree.Options{Seed: 1}) }
 
+func newEager() tree.Interface { return tree.New(tree.Options{Seed: 1}).Eager() }
+
 // invariants checks what the index promises itself, and that one that is empty
 // has nothing left.
 func invariants(ix tree.Interface) error {
@@ -30,7 +32,7 @@ func invariants(ix tree.Interface) error {
 func TestDifferential(t *testing.T) {
 	seeds, ops := 4, 2000
 	if raceDetector || testing.Short() {
-		seeds, ops = 1, 400
+		seeds, ops = 2, 400
 	}
 	for _, p := range differ.Profiles() {
 		seeds := seeds
@@ -43,7 +45,11 @@ func TestDifferential(t *testing.T) {
 			t.Run("seed", func(t *testing.T) {
 				for seed := 1; seed <= seeds; seed++ {
 					t.Run(fmt.Sprint(seed), func(t *testing.T) {
-						f := differ.Run(t, newIndex, p, uint64(seed), ops, differ.Options{Check: invariants, CheckEvery: 50, Counters: true})
+						make := newIndex
+						if seed%2 == 0 {
+							make = newEager
+						}
+						f := differ.Run(t, make, p, uint64(seed), ops, differ.Options{Check: invariants, CheckEvery: 50, Counters: true})
 						given.Add(int64(f.NamesGiven))
 						held.Add(int64(f.NamesHeld))
 					})

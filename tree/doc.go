@@ -7,13 +7,19 @@
 // it holds.
 //
 //	root ──▶ run ─ contents c0 c1 c2 c3 c4 c5   header: version, count, link
-//	               names    n0 n1 n2 n3 n4 n5   lanes:  A:6  B:4  C:2
+//	               names    n0 n1 n2 n3 n4 n5   lanes:  A:6  B:4  C:2  further: cell
 //	               │  └─ child at offset 3 ──▶ run …        (divergence splits nothing)
 //	               └─ child at offset 6 ──▶ run …           (the run goes on)
 //
 //	names table   hash of a name ──▶ run, position   writer only: parents, removals
 //	child table   run, offset, content ──▶ run  readers too
 //	side record   rows of bits per tier and TP shard, own names, copies
+//	cell          lanes past the third: a list, or where they are many a place
+//	              for each holder, and sets of those whose reaches are the same
+//
+// Where hundreds hold the system prompt and nothing else, a walk takes them and
+// gives them 64 at a time, by sets: see cell.go for how they are kept true, and
+// Levels for an answer of that form.
 //
 // Readers see reaches only. Holes, tiers and their unions, TP shards, copies
 // and second names are the writer's arithmetic, and each change becomes the
@@ -55,6 +61,9 @@
 //     true together, and the walk begins again.
 //   - Where a run's count cut a match short, the count must not have grown
 //     either: a lane may have come through the new end in one store.
+//   - A lane leaves its group, a set of holders with one reach, before it
+//     changes, and finds another when it has. A group gets another reach in the
+//     order: members out, reach, version, members in.
 //   - Clear gives a holder a new lane id: one store retires the old one in all
 //     runs and tiers. The runs are cleaned in small steps later.
 //   - Whose a lane id is, and whether it is seen, changes between two moves of

@@ -114,19 +114,16 @@ func compare(a, b uint32) int {
 
 // dumpRun gives the blocks that end in a run.
 func (x *Index) dumpRun(u *under, hd []atomic.Uint64, chains []uint64, visit func(Block)) {
-	var cell []atomic.Uint64
-	if ref := uint32(hd[hCell].Load()); ref != 0 {
-		cell = x.cell(ref)
-	}
-	for i := -inlineLanes; i < len(cell); i++ {
-		l := x.laneAt(hd, cell, i)
+	outer := x.outer(hd)
+	for i := -inlineLanes; i < len(outer); i++ {
+		l := laneAt(hd, outer, i)
 		if l == 0 {
 			continue
 		}
-		holder := Holder(x.owners[l.id()].Load() >> 1)
-		if holder == 0 {
+		if x.lanes[l.id()].retired {
 			continue // cleared, and not cleaned away yet
 		}
+		holder := Holder(x.owners[l.id()].Load())
 		for p, c := range chains {
 			b := Block{Root: u.root, Chain: c, End: u.units + p + 1, Span: 1, Copies: 1}
 			b.Holder = holder

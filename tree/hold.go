@@ -23,7 +23,7 @@ func (o *op) content(i int) uint64 { return o.pairs[i*o.stride+1] }
 
 // newLane gives the current holder a place in a run, with nothing held yet.
 func (x *Index) newLane(at spot) *atomic.Uint64 {
-	slot := x.newSlot(at.run, at.hd)
+	slot := x.newSlot(x.op.lane, at.hd)
 	slot.Store(uint64(plainLane(x.op.lane, x.op.tier, 0)))
 	x.logRun(x.op.lane, at.run)
 	return slot

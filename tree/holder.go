@@ -24,6 +24,7 @@ type holderState struct {
 // goes on under another id; the old one is free when no lane carries it.
 type laneState struct {
 	shards      uint8 // of the holder; stays when the id is retired
+	retired     bool  // nobody's any more, but lanes may carry it
 	own         int   // names under this id in the name table
 	runs        int   // runs with a lane of this id
 	residencies int
@@ -59,7 +60,7 @@ func (x *Index) AddHolder(p Policy, shards int) (Holder, error) {
 	if shards < 1 || shards > MaxShards {
 		return 0, fmt.Errorf("tree: %d TP shards: a holder has 1 to %d", shards, MaxShards)
 	}
-	x.answerPlea()
+	x.called()
 	i := uint32(0)
 	if n := len(x.holdersFree); n > 0 {
 		i = x.holdersFree[n-1]
@@ -80,8 +81,7 @@ func (x *Index) AddHolder(p Policy, shards int) (Holder, error) {
 	s := &x.holders[i]
 	s.lane, s.gen, s.rule, s.shards, s.hidden = id, s.gen+1, p, uint8(shards), false
 	x.whole(s.handle(i))
-	x.owners[id].Store(uint64(s.handle(i)) << 1)
-	x.mark(stepOwner)
+	x.publishOwner(s.handle(i), s)
 	x.holdersLive++
 	return s.handle(i), nil
 }
@@ -109,12 +109,12 @@ func (x *Index) newLaneID(shards uint8) (uint32, error) {
 	return id, nil
 }
 
-// retire takes a lane id out of all answers, in one store.
+// retire takes a lane id out of all answers, in one store. Whose it was stands
+// until the id has another holder: a walk that has found it shown may still ask.
 func (x *Index) retire(id uint32) {
-	x.owners[id].Store(0)
+	x.setShown(id, false)
 	x.mark(stepOwner)
-	x.epoch.Add(1)
-	x.mark(stepOwner)
+	x.lanes[id].retired = true
 	for x.lanes[id].waiting > 0 {
 		x.dropWaiting(x.lanes[id].waitHead)
 	}
@@ -128,7 +128,7 @@ func (x *Index) Clear(h Holder) {
 	if s == nil {
 		return
 	}
-	x.answerPlea()
+	x.called()
 	old := s.lane
 	if ls := &x.lanes[old]; ls.runs == 0 && ls.waiting == 0 {
 		x.whole(h)
@@ -148,19 +148,30 @@ func (x *Index) Clear(h Holder) {
 // publishOwner says whose a lane id is now, and whether it is seen. The epoch
 // moves on both sides: a walk that began before this ends as if before, and one
 // that begins in between finds what it will find behind, for nothing else
-// changes meanwhile.
+// changes meanwhile. An id that is new to its holder counts as well: a walk may
+// have met it under the holder before.
 func (x *Index) publishOwner(h Holder, s *holderState) {
 	x.epoch.Add(1)
 	x.mark(stepOwner)
-	w := uint64(h) << 1
-	if s.hidden {
-		w |= 1
-	}
-	x.owners[s.lane].Store(w)
+	x.owners[s.lane].Store(uint32(h))
+	x.mark(stepOwner)
+	x.setShown(s.lane, !s.hidden)
 	x.mark(stepOwner)
 	x.epoch.Add(1)
 	x.mark(stepOwner)
 }
+
+func (x *Index) setShown(id uint32, on bool) {
+	w, b := &x.shown[id>>6], uint64(1)<<(id&63)
+	if on {
+		w.Store(w.Load() | b)
+	} else {
+		w.Store(w.Load() &^ b)
+	}
+}
+
+// visible reports whether the holder of a lane id may be told of. Any goroutine.
+func (x *Index) visible(id uint32) bool { return x.shown[id>>6].Load()>>(id&63)&1 != 0 }
 
 // Drop takes a holder away. See Writer.
 func (x *Index) Drop(h Holder) {
@@ -168,7 +179,7 @@ func (x *Index) Drop(h Holder) {
 	if s == nil {
 		return
 	}
-	x.answerPlea()
+	x.called()
 	x.retire(s.lane)
 	s.lane = 0
 	x.holdersLive--
@@ -185,7 +196,7 @@ func (x *Index) Show(h Holder) { x.setHidden(h, false) }
 
 func (x *Index) setHidden(h Holder, hidden bool) {
 	if s := x.state(h); s != nil && s.hidden != hidden {
-		x.answerPlea()
+		x.called()
 		s.hidden = hidden
 		x.publishOwner(h, s)
 	}
@@ -193,7 +204,7 @@ func (x *Index) setHidden(h Holder, hidden bool) {
 
 // begin sets up the event of an owner; false, with a reason, if there is none.
 func (x *Index) begin(o Owner) bool {
-	x.answerPlea()
+	x.called()
 	x.op = op{}
 	s := x.state(o.Holder)
 	if s == nil || o.Tier >= NumTiers || o.Shard >= s.shards {
@@ -260,7 +271,7 @@ func (x *Index) compactLog(id uint32) {
 	slices.Sort(x.logScratch)
 	x.logScratch = slices.Compact(x.logScratch)
 	for _, run := range x.logScratch {
-		if x.slot(x.run(run), id) != nil {
+		if x.laneIn(x.run(run), id) != 0 {
 			x.pushLog(ls, run)
 		}
 	}
@@ -307,6 +318,7 @@ func (x *Index) dropLane(at spot, slot *atomic.Uint64) {
 		x.lanes[l.id()].residencies -= int(s[sRes].Load())
 	}
 	slot.Store(0)
+	x.vacate(at.hd, l.id())
 	at.hd[hMeta].Store(at.hd[hMeta].Load() - metaHolder)
 	x.lanes[l.id()].runs--
 	x.mark(stepLower)
@@ -341,7 +353,7 @@ func (x *Index) ClearShard(h Holder, shard int) {
 		x.Clear(h)
 		return
 	}
-	x.answerPlea()
+	x.called()
 	hidden := s.hidden
 	if !hidden {
 		x.setHidden(h, true)

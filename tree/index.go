@@ -33,13 +33,14 @@ const (
 type Index struct {
 	// Readers' side: written by the writer alone, read by anyone.
 	runs       [classes]slab
-	cells      [16]slab
+	cells      [cellClasses]slab
 	sides      slab
 	nameArrays [classes]slab
 	planes     [classes - 4]slab // readers look at those of nameless positions alone
 	links      links
-	owners     []atomic.Uint64 // by lane id: holder, and 1 if hidden; 0: nobody's
-	epoch      atomic.Uint64   // moves whenever owners changes
+	owners     []atomic.Uint32 // by lane id: whose it is; 0: nobody's
+	shown      []atomic.Uint64 // a bit by lane id: its holder may be told of
+	epoch      atomic.Uint64   // moves whenever one of these changes
 
 	thinned []atomic.Uint64 // a bit by holder: it has lost blocks for the budget
 
@@ -76,20 +77,27 @@ type Index struct {
 	lanesFree   []uint32
 	retired     []uint32
 
-	op         op
-	homes      [maxHomes]unnamed // of names looked up together
-	grown      int               // names.grown when they were
-	touched    uint64            // keeps loads ahead of use from being optimised away
-	dead       bitmap
-	seen       []seenName
-	seenStamp  uint32
-	moves      []move
-	path       []spot
-	units      []uint64
-	pair       []uint64
-	work       []uint64
-	waitQueue  []uint32
-	logScratch []uint32
+	op          op
+	homes       [maxHomes]unnamed // of names looked up together
+	grown       int               // names.grown when they were
+	touched     uint64            // keeps loads ahead of use from being optimised away
+	dead        bitmap
+	denseFrom   int      // minDense, 0 in tests
+	groupFrom   uint16   // minGroup
+	looseFrom   int      // minLoose
+	lifted      []lifted // lanes of dense cells that the call has changed, or may have
+	laneScratch []lane
+	tally       [maxCap + 1]uint16 // lanes by reach
+	changed     [numGroups]int
+	seen        []seenName
+	seenStamp   uint32
+	moves       []move
+	path        []spot
+	units       []uint64
+	pair        []uint64
+	work        []uint64
+	waitQueue   []uint32
+	logScratch  []uint32
 
 	hook     func(point) // tests: called between two stores of the writer
 	readHook func()      // tests: called within a reader's walk
@@ -113,6 +121,7 @@ const (
 	stepUnlink
 	stepVersion
 	stepCell
+	stepGroup
 	stepAppend
 	stepRaise
 	stepLower
@@ -132,7 +141,7 @@ func (x *Index) mark(p point) {
 
 // New makes an empty index.
 func New(o Options) *Index {
-	x := &Index{waitLimit: o.WaitingPerHolder}
+	x := &Index{waitLimit: o.WaitingPerHolder, denseFrom: minDense, groupFrom: minGroup, looseFrom: minLoose}
 	if x.waitLimit <= 0 {
 		x.waitLimit = DefaultWaiting
 	}
@@ -154,7 +163,7 @@ func New(o Options) *Index {
 		x.nameArrays[c].init(capOf(uint32(c)), words, m)
 	}
 	for k := range x.cells {
-		x.cells[k].init(8<<k, words, m)
+		x.cells[k].init(cellStride(k), words, m)
 	}
 	for k := range x.planes {
 		x.planes[k].init(1+1<<k, words, m)
@@ -167,18 +176,19 @@ func New(o Options) *Index {
 	for i, t := range []*table{&x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
 		t.init(mix(seed, 3, uint64(i)), fewSegments, m)
 	}
-	x.owners = make([]atomic.Uint64, maxLanes)
+	x.owners = make([]atomic.Uint32, maxLanes)
+	x.shown = make([]atomic.Uint64, maxLanes/64)
 	x.thinned = make([]atomic.Uint64, 1<<16/64)
 	x.supports = make([]support, 1)
 	x.waits = make([]waiting, 1)
 	x.lanes = make([]laneState, 1)
-	m.bytes += (len(x.owners)+len(x.thinned))*8 + x.sliceBytes()
+	m.bytes += len(x.owners)*4 + (len(x.shown)+len(x.thinned))*8 + x.sliceBytes()
 	return x
 }
 
 // Step gives back some memory of cleared holders. See Writer.
 func (x *Index) Step() bool {
-	x.answerPlea()
+	x.called()
 	return x.reclaim(256)
 }
 

@@ -80,24 +80,41 @@ var mutations = []mutation{
 	}
 	fillUnseen(`,
 		`^TestRunRecycledUnderReader$`, nil, false},
-	{"a larger cell is seen before it is filled", "lane.go",
-		`	c := x.cell(bigger)
-	n := 0`,
-		`	c := x.cell(bigger)
-	if MUTANT {
-		for i := range c {
-			c[i].Store(0)
-		}
-		hd[hCell].Store(uint64(bigger))
+	{"a larger cell is seen before it is filled", "cell.go",
+		`	if old != 0 {
+		from, to :=`,
+		`	if MUTANT {
+		hd[hCell].Store(uint64(ref))
 		x.mark(stepCell)
-		hd[hCell].Store(uint64(cell))
+		hd[hCell].Store(uint64(old))
 	}
-	n := 0`,
-		`^TestCellGrowsAtEveryStore$`, &edit{"lane.go",
-			`	if cell != 0 {
+	if old != 0 {
+		from, to :=`,
+		`^TestCellGrowsAtEveryStore$`, &edit{"cell.go",
+			`	if old != 0 {
 		hd[hVersion].Store(`,
-			`	if cell != 0 && !MUTANT {
+			`	if old != 0 && !MUTANT {
 		hd[hVersion].Store(`}, false},
+	{"a lane changes in its group", "cell.go",
+		`	if dense != 0 {
+		x.ungroup(`,
+		`	if dense != 0 && !MUTANT {
+		x.ungroup(`,
+		`^TestInterleavings$`, nil, false},
+	{"a group has another reach and no other version", "groups.go",
+		`		if hd != nil {
+			hd[hVersion]`,
+		`		if hd != nil && !MUTANT {
+			hd[hVersion]`,
+		`^TestGroupChangesItsReachUnderReader$`, nil, false},
+	{"a holder is met in two groups", "active.go",
+		`			a &^= b
+			if reach`,
+		`			if !MUTANT {
+				a &^= b
+			}
+			if reach`,
+		`^TestDifferential$/^many$`, nil, false},
 	{"a side record is freed while readers may be in it", "hold.go",
 		`	x.mark(stepRows)
 	at.hd[hVersion].Store(at.hd[hVersion].Load() + version1)
@@ -114,22 +131,26 @@ var mutations = []mutation{
 		`now&0xffff > ext&0xffff && now>>16&0xffff > 0 {`,
 		`!MUTANT && now&0xffff > ext&0xffff && now>>16&0xffff > 0 {`,
 		`^TestExtensionMovesUnderReader$`, nil, false},
-	{"a lane id is retired without a word", "holder.go",
-		`	x.epoch.Add(1)
-	x.mark(stepOwner)
-	for x.lanes[id].waiting > 0 {`,
-		`	x.epoch.Add(1 - b2u(MUTANT))
-	x.mark(stepOwner)
-	for x.lanes[id].waiting > 0 {`,
-		`^TestLaneIDRecycledUnderReader$`, nil, false},
 	{"a holder is shown without a word before", "holder.go",
 		`	x.epoch.Add(1)
 	x.mark(stepOwner)
-	w := uint64(h) << 1`,
+	x.owners[s.lane]`,
 		`	x.epoch.Add(1 - b2u(MUTANT))
 	x.mark(stepOwner)
-	w := uint64(h) << 1`,
+	x.owners[s.lane]`,
 		`^TestShownUnderReader$`, nil, false},
+	{"an id comes back without a word", "holder.go",
+		`	s.lane, s.gen, s.rule, s.shards, s.hidden = id, s.gen+1, p, uint8(shards), false
+	x.whole(s.handle(i))
+	x.publishOwner(s.handle(i), s)`,
+		`	s.lane, s.gen, s.rule, s.shards, s.hidden = id, s.gen+1, p, uint8(shards), false
+	x.whole(s.handle(i))
+	was := x.epoch.Load()
+	x.publishOwner(s.handle(i), s)
+	if MUTANT {
+		x.epoch.Store(was)
+	}`,
+		`^TestReusedUnderReader$`, nil, false},
 	{"an id is free while lanes carry it", "holder.go",
 		`	x.retired = append(x.retired, id)
 }`,
@@ -181,20 +202,18 @@ var mutations = []mutation{
 	if len(names) > 1 {`,
 		`^TestDifferential$/^leaf-first$`, nil, false},
 	{"the first block of a name is believed to be the holder's", "resolve.go",
-		`		slot := x.slot(at.hd, id)
-		if slot == nil {
+		`		l := x.laneIn(at.hd, id)
+		if l == 0 {
 			continue
 		}
-		l := lane(slot.Load())
 		if x.holds(l, at.class(), at.pos(), shard) && !x.isOwn`,
-		`		slot := x.slot(at.hd, id)
-		if slot == nil {
+		`		l := x.laneIn(at.hd, id)
+		if l == 0 {
 			if MUTANT {
 				break
 			}
 			continue
 		}
-		l := lane(slot.Load())
 		if x.holds(l, at.class(), at.pos(), shard) && !x.isOwn`,
 		`^TestDifferential$/^reuse$`, nil, false},
 	{"one TP shard is enough", "side.go",

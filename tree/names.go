@@ -74,12 +74,10 @@ func (r *reader) laneOf(hd []atomic.Uint64, h Holder) lane {
 			return l
 		}
 	}
-	if ref := uint32(hd[hCell].Load()); ref != 0 {
-		c := r.x.cell(ref)
-		for i := range c {
-			if l := lane(c[i].Load()); l != 0 && r.x.ownerOf(l) == h {
-				return l
-			}
+	outer := r.x.outer(hd)
+	for i := range outer {
+		if l := lane(outer[i].Load()); l != 0 && r.x.ownerOf(l) == h {
+			return l
 		}
 	}
 	return 0
@@ -87,11 +85,10 @@ func (r *reader) laneOf(hd []atomic.Uint64, h Holder) lane {
 
 // ownerOf is the visible holder a lane belongs to, 0 if none.
 func (x *Index) ownerOf(l lane) Holder {
-	w := x.owners[l.id()].Load()
-	if w&1 != 0 {
+	if !x.visible(l.id()) {
 		return 0
 	}
-	return Holder(w >> 1)
+	return Holder(x.owners[l.id()].Load())
 }
 
 // reachIn is how many leading units of a run a lane holds in a view.

@@ -40,8 +40,16 @@ func (r *reader) ask(root Root) bool {
 	return true
 }
 
-// answerPlea lets a waiting reader have its answer. The writer calls it at the
-// start of every call, when nothing is half done.
+// called is what every call of the writer begins with, when nothing is half
+// done.
+func (x *Index) called() {
+	if len(x.lifted) > 0 {
+		x.regroup()
+	}
+	x.answerPlea()
+}
+
+// answerPlea lets a waiting reader have its answer.
 func (x *Index) answerPlea() {
 	p := x.pleas.Load()
 	if p == nil || !x.pleas.CompareAndSwap(p, nil) {

@@ -169,11 +169,9 @@ func (r *ranger) lanes(s *stage, visit func(l lane, h Holder)) {
 	for i := hLane; i < hLane+inlineLanes; i++ {
 		look(s.hd[i].Load())
 	}
-	if ref := uint32(s.hd[hCell].Load()); ref != 0 {
-		c := r.x.cell(ref)
-		for i := range c {
-			look(c[i].Load())
-		}
+	outer := r.x.outer(s.hd)
+	for i := range outer {
+		look(outer[i].Load())
 	}
 }
 

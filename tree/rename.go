@@ -81,7 +81,7 @@ func (x *Index) renames(i, n int) bool {
 func (x *Index) take(at spot, i int) {
 	m := move{block: i}
 	for t := Device; t < NumTiers; t++ {
-		if slot := x.slot(at.hd, x.op.lane); slot == nil || linkOf(at) == 0 {
+		if x.laneIn(at.hd, x.op.lane) == 0 || linkOf(at) == 0 {
 			break
 		}
 		m.n[t] = x.release(at, x.op.name(i), t, true)

@@ -79,11 +79,10 @@ func (x *Index) resolveShared(name uint64) (spot, bool) {
 		if sharedNames(at.hd, at.class())[at.pos()].Load() != name {
 			continue
 		}
-		slot := x.slot(at.hd, id)
-		if slot == nil {
+		l := x.laneIn(at.hd, id)
+		if l == 0 {
 			continue
 		}
-		l := lane(slot.Load())
 		if x.holds(l, at.class(), at.pos(), shard) && !x.isOwn(l, at.class(), at.pos()) {
 			return at, true
 		}
@@ -97,8 +96,7 @@ func (x *Index) resolveOwn(name uint64) (spot, bool) {
 	h := x.own.hash(name, tag)
 	for v, i := x.own.next(h, h, name, tag); v != 0; v, i = x.own.next(h, i, name, tag) {
 		at := x.spotOf(v & (1<<tagShift - 1))
-		slot := x.slot(at.hd, id)
-		l := lane(slot.Load())
+		l := x.laneIn(at.hd, id)
 		if x.exceptional(l, at.class(), at.pos()) {
 			if x.supportsName(x.supportsOf(id, at.run, at.pos()), name, shard) {
 				return at, true

@@ -70,22 +70,54 @@ func (a *adapter) Sync() {}
 
 func (a *adapter) Bytes() int { return a.index.Stats().Bytes }
 
+// Reader asks for levels where the index tells them: the map tree has no better
+// answer than one for each holder.
 func (a *adapter) Reader() Reader {
-	return &treeReader{reader: a.index.NewReader(), numbers: a.numbers}
+	r := a.index.NewReader()
+	if l, ok := r.(tree.LevelReader); ok {
+		return &levelReader{reader: l, numbers: a.numbers}
+	}
+	return &depthsReader{reader: r, numbers: a.numbers}
 }
 
-type treeReader struct {
+type levelReader struct {
+	reader  tree.LevelReader
+	numbers map[tree.Holder]int
+	answer  []tree.Level
+}
+
+func (r *levelReader) Match(contents []uint64) int {
+	r.answer = r.reader.Levels(0, contents)
+	n := 0
+	for i := range r.answer {
+		n += len(r.answer[i].Holders)
+	}
+	return n
+}
+
+func (r *levelReader) Digest() uint64 {
+	var sum uint64
+	for i := range r.answer {
+		n := int(r.answer[i].Units[tree.ViewAny])
+		for _, h := range r.answer[i].Holders {
+			sum += corpus.Digest(r.numbers[h], n)
+		}
+	}
+	return sum
+}
+
+type depthsReader struct {
 	reader  tree.Reader
 	numbers map[tree.Holder]int
 	answer  []tree.Depths
 }
 
-func (r *treeReader) Match(contents []uint64) int {
+func (r *depthsReader) Match(contents []uint64) int {
 	r.answer = r.reader.Match(0, contents)
 	return len(r.answer)
 }
 
-func (r *treeReader) Digest() uint64 {
+func (r *depthsReader) Digest() uint64 {
 	var sum uint64
 	for _, d := range r.answer {
 		if n := d.Units[tree.ViewAny]; n > 0 {
