@@ -126,6 +126,7 @@ func TestRejects(t *testing.T) {
 		{"look-ahead out of range", stored("lookahead_token_ids", []any{[]any{-1}}), ReasonTokenRange},
 		{"look-ahead and pairs", stored("token_ids", []any{[]any{1, 2}, []any{2, 3}, []any{3, 4}, []any{4, 5}}, "lookahead_token_ids", []any{[]any{5}}), ReasonLookahead},
 		{"look-ahead but too few tokens", stored("token_ids", []any{1, 2, 3}, "lookahead_token_ids", []any{[]any{4}}), ReasonTokenCount},
+		{"look-ahead behind no tokens, the event before having some", pairs{"type", "BlockStored", "block_hashes", []any{5}, "block_size", 4, "lookahead_token_ids", []any{[]any{5}}}, ReasonTokenCount},
 		{"cache owner on the device", stored("ownership", "kvcr"), ReasonOwnerTier},
 		{"a number", 7, ReasonEventShape},
 		{"nil", nil, ReasonEventShape},

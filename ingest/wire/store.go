@@ -74,7 +74,9 @@ func (d *Decoder) behind(ev *Event) bool {
 	if ev.OpaqueTokens {
 		return true
 	}
-	d.tokens = append(d.tokens, d.lookahead[len(d.lookahead)-size:]...)
+	// Not behind what the buffer holds: of an event without the field, those are
+	// the tokens of the one before.
+	d.tokens = append(d.tokens[:len(ev.Tokens)], d.lookahead[len(d.lookahead)-size:]...)
 	ev.Tokens = d.tokens
 	if !ev.Even() {
 		return true // for the caller to judge
