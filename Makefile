@@ -7,6 +7,7 @@ BENCH     ?= .
 BENCHPKGS ?= ./ring/... ./ingest/... ./tree/... ./engine/... ./perf/...
 PROFILE   ?= ./perf/bench
 FUZZTIME  ?= 30s
+FUZZMEM   ?= 8000000
 ARGS      ?=
 ROUNDS    ?= 5
 SOAK      ?= 1e8
@@ -51,8 +52,10 @@ perf-peers: ## the same beside other people's indexes, on all shapes: an hour (R
 	$(GO) run ./perf/run -contestants all -shapes all -rounds $(ROUNDS) $(ARGS)
 
 # One native target at a time: the go command fuzzes one function per run.
+# A process may have FUZZMEM KiB of addresses, where the system can bound it: an
+# input that asks for all memory fails, and does not take the machine along.
 fuzz: ## run every fuzz target for FUZZTIME each, seeded from fuzz/corpus
-	@set -e; \
+	@set -e; ulimit -v $(FUZZMEM) 2>/dev/null || true; \
 	grep -rnoE '^func Fuzz[A-Za-z0-9_]+' --include='*_test.go' . | sed 's/:[0-9]*:func /:/' | sort | \
 	while IFS=: read -r file target; do \
 		echo "fuzz $$(dirname $$file) $$target"; \
