@@ -17,7 +17,8 @@ type reader struct {
 	steps []step
 	active
 	answer
-	plea plea
+	known uint32 // lane id of the holder whose names are asked for, once met
+	plea  plea
 
 	touched uint64 // keeps loads ahead of use from being optimised away
 }

@@ -7,6 +7,7 @@ func (r *reader) Names(dst []uint64, h Holder, v View, depth int) []uint64 {
 	if v >= ViewExtension {
 		return dst
 	}
+	r.known = 0
 	for i := range r.steps {
 		st := &r.steps[i]
 		if st.off >= depth {
@@ -41,10 +42,11 @@ func (r *reader) names(dst []uint64, st *step, h Holder, v View, n int) (out []u
 			}
 		}
 	}
-	l := r.laneOf(hd, h)
+	l := x.laneOf(hd, h, r.known)
 	if l == 0 {
 		return dst, 0, false
 	}
+	r.known = l.id()
 	k = min(n, r.reachIn(l, v))
 	names := sharedNames(hd, class)
 	var nameless []atomic.Uint64
@@ -61,34 +63,10 @@ func (r *reader) names(dst []uint64, st *step, h Holder, v View, n int) (out []u
 		}
 	}
 	r.pause()
-	if version(hd[hVersion].Load()) != version(w0) || x.ownerOf(l) != h {
+	if version(hd[hVersion].Load()) != version(w0) || x.ownerOf(l.id()) != h {
 		return dst[:was], 0, false
 	}
 	return dst, k, whole
-}
-
-// laneOf finds the lane of a holder in a run, 0 if it has none.
-func (r *reader) laneOf(hd []atomic.Uint64, h Holder) lane {
-	for i := hLane; i < hLane+inlineLanes; i++ {
-		if l := lane(hd[i].Load()); l != 0 && r.x.ownerOf(l) == h {
-			return l
-		}
-	}
-	outer := r.x.outer(hd)
-	for i := range outer {
-		if l := lane(outer[i].Load()); l != 0 && r.x.ownerOf(l) == h {
-			return l
-		}
-	}
-	return 0
-}
-
-// ownerOf is the visible holder a lane belongs to, 0 if none.
-func (x *Index) ownerOf(l lane) Holder {
-	if !x.visible(l.id()) {
-		return 0
-	}
-	return Holder(x.owners[l.id()].Load())
 }
 
 // reachIn is how many leading units of a run a lane holds in a view.

@@ -161,7 +161,7 @@ func (r *ranger) undisturbed(epoch uint64) bool {
 func (r *ranger) lanes(s *stage, visit func(l lane, h Holder)) {
 	look := func(w uint64) {
 		if l := lane(w); l != 0 {
-			if h := r.x.ownerOf(l); h != 0 {
+			if h := r.x.ownerOf(l.id()); h != 0 {
 				visit(l, h)
 			}
 		}
@@ -173,16 +173,6 @@ func (r *ranger) lanes(s *stage, visit func(l lane, h Holder)) {
 	for i := range outer {
 		look(outer[i].Load())
 	}
-}
-
-// laneOf finds the lane of a holder in a run, 0 if it has none.
-func (r *ranger) laneOf(s *stage, h Holder) (found lane) {
-	r.lanes(s, func(l lane, of Holder) {
-		if of == h && found == 0 {
-			found = l
-		}
-	})
-	return found
 }
 
 // around is the longest range around unit at, which is in the stage here, where
@@ -209,7 +199,7 @@ func (r *ranger) around(l lane, h Holder, here *stage, v View, at, shards int) (
 	found.Start, found.End = here.off+lo, here.off+hi
 	for i := first - 1; i >= 0 && found.Start == r.path[i].off+r.path[i].n; i-- {
 		s := &r.path[i]
-		r.look(r.laneOf(s, h), s, v, shards)
+		r.look(r.x.laneOf(s.hd, h, l.id()), s, v, shards)
 		for lo = s.n; lo > 0 && has(&r.held, lo-1); {
 			lo--
 		}
@@ -217,7 +207,7 @@ func (r *ranger) around(l lane, h Holder, here *stage, v View, at, shards int) (
 	}
 	for i := first + 1; i < len(r.path) && found.End == r.path[i].off; i++ {
 		s := &r.path[i]
-		r.look(r.laneOf(s, h), s, v, shards)
+		r.look(r.x.laneOf(s.hd, h, l.id()), s, v, shards)
 		for hi = 0; hi < s.n && has(&r.held, hi); {
 			hi++
 		}
@@ -296,7 +286,7 @@ func (r *ranger) names(dst []uint64, h Holder, of Range) []uint64 {
 		if lo >= hi {
 			continue
 		}
-		l := r.laneOf(s, h)
+		l := r.x.laneOf(s.hd, h, 0)
 		if l == 0 {
 			return dst
 		}
