@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -124,6 +126,7 @@ type registration struct {
 	said string    // the last line, which is not repeated
 
 	registered bool
+	unanswered bool          // a registration was sent, and may have been carried out
 	every      time.Duration // between renewals
 	lacks      []string      // owners that the last answer called out
 }
@@ -198,7 +201,10 @@ func (r *registration) step(ctx context.Context) error {
 	}
 	patient := *r.client
 	patient.timeout = max(patient.timeout, attachLimit)
-	answer, err := patient.ask(ctx, http.MethodPut, path, r.body)
+	var sent atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
+	answer, err := patient.ask(traced, http.MethodPut, path, r.body)
+	r.unanswered = err != nil && status(err) == 0 && (sent.Load() || r.unanswered)
 	if err != nil {
 		return err
 	}
@@ -238,17 +244,21 @@ func (r *registration) tell(out []string) {
 	r.lacks = out
 }
 
-// release ends the registration, if there is one.
+// release ends the registration, if there is one or may be one.
 func (r *registration) release(ctx context.Context) error {
-	if !r.registered {
+	if !r.registered && !r.unanswered {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
 	defer cancel()
-	if _, err := r.ask(ctx, http.MethodDelete, "/v1/workers/"+url.PathEscape(r.id), nil); err != nil && status(err) != http.StatusNotFound {
+	_, err := r.ask(ctx, http.MethodDelete, "/v1/workers/"+url.PathEscape(r.id), nil)
+	none := status(err) == http.StatusNotFound
+	switch {
+	case err != nil && !none:
 		return fmt.Errorf("%s is not released, its lease will end: %w", r.id, err)
+	case r.registered || !none:
+		r.say("released %s", r.id)
 	}
-	r.say("released %s", r.id)
 	return nil
 }
 

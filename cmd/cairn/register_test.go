@@ -49,7 +49,7 @@ func (r *registrar) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 const leaseAnswer = `{"id":"w 1","owners":["x","y"],"lease_ms":30,"renew_ms":10}`
 
 // keep starts a registration that ends with cancel; wait gives its end.
-func keep(t *testing.T, r *registrar) (k *registration, out *bytes.Buffer, cancel func(), wait func() error) {
+func keep(t *testing.T, r http.Handler) (k *registration, out *bytes.Buffer, cancel func(), wait func() error) {
 	t.Helper()
 	hs := httptest.NewServer(r)
 	t.Cleanup(hs.Close)
@@ -135,6 +135,43 @@ func TestRegisterAttachesWhatIsOut(t *testing.T) {
 		"released w 1\n"
 	if said.String() != want {
 		t.Errorf("said\n%swant\n%s", said, want)
+	}
+}
+
+// TestRegisterIsInterrupted: who leaves while its registration is under way may
+// be registered all the same, and takes it back.
+func TestRegisterIsInterrupted(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		release answer
+		says    string
+		err     string
+	}{
+		{"carried out", answer{200, `{"released":true}`}, "released w 1\n", ""},
+		{"undone", answer{404, `{"error":"no such lease","code":"unknown_worker"}`}, "", ""},
+		{"not known", answer{503, `{"error":"starting","code":"closed"}`}, "", "w 1 is not released, its lease will end"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			under := make(chan bool)
+			k, said, cancel, wait := keep(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				io.Copy(io.Discard, q.Body) // so that the server sees the client go
+				if q.Method == http.MethodPut {
+					under <- true
+					<-q.Context().Done()
+					return
+				}
+				w.WriteHeader(c.release.status)
+				io.WriteString(w, c.release.body)
+			}))
+			<-under
+			cancel()
+			if err := wait(); c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+				t.Errorf("got %v, want %q", err, c.err)
+			}
+			if said.String() != c.says || k.registered {
+				t.Errorf("said %q, want %q", said.String(), c.says)
+			}
+		})
 	}
 }
 
