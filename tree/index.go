@@ -80,6 +80,7 @@ type Index struct {
 	op          op
 	homes       [maxHomes]unnamed // of names looked up together
 	grown       int               // names.grown when they were
+	lines       [maxHomes]uintptr // addresses for fetchLines
 	touched     uint64            // keeps loads ahead of use from being optimised away
 	dead        bitmap
 	denseFrom   int      // minDense, 0 in tests

@@ -1,6 +1,9 @@
 package tree
 
-import "math/bits"
+import (
+	"math/bits"
+	"unsafe"
+)
 
 const (
 	nameSegments = 256
@@ -81,15 +84,14 @@ func (t *nameTable) next(hash, i uint64) (e, behind uint64) {
 	}
 }
 
-// touch loads the home place of a hash and returns what is there. The loads of
-// many hashes in a row overlap, where look-ups one after the other would each
-// wait for memory alone.
-func (t *nameTable) touch(hash uint64) uint64 {
+// line is where the search for a hash begins in memory, for fetchLines; 0 if
+// there is nothing to search.
+func (t *nameTable) line(hash uint64) uintptr {
 	s := t.seg[hash>>nameSegment]
 	if len(s) == 0 {
 		return 0
 	}
-	return s[home(hash)&(uint64(len(s))-1)]
+	return uintptr(unsafe.Pointer(&s[home(hash)&(uint64(len(s))-1)]))
 }
 
 // add puts in one more block of a name.

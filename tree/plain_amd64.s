@@ -24,3 +24,20 @@ next:
 
 done:
 	RET
+
+// func fetchLines(at *uintptr, n int)
+TEXT ·fetchLines(SB), NOSPLIT, $0-16
+	MOVQ at+0(FP), SI
+	MOVQ n+8(FP), CX
+	TESTQ CX, CX
+	JLE  fetched
+
+fetch:
+	MOVQ (SI), AX
+	PREFETCHT0 (AX)
+	ADDQ $8, SI
+	DECQ CX
+	JNZ  fetch
+
+fetched:
+	RET

@@ -25,3 +25,19 @@ next:
 
 done:
 	RET
+
+// func fetchLines(at *uintptr, n int)
+TEXT ·fetchLines(SB), NOSPLIT, $0-16
+	MOVD at+0(FP), R0
+	MOVD n+8(FP), R1
+	CMP  $0, R1
+	BLE  fetched
+
+fetch:
+	MOVD.P 8(R0), R2
+	PRFM (R2), PLDL1KEEP
+	SUBS $1, R1
+	BNE  fetch
+
+fetched:
+	RET

@@ -17,6 +17,13 @@ import (
 //go:noescape
 func fillPlain(dst *atomic.Uint64, src *uint64, n, stride int)
 
+// fetchLines asks for the lines of memory at n addresses and waits for none of
+// them. Loads would do the same, but only as many at a time as the processor
+// can look ahead, a handful; of these it has dozens under way.
+//
+//go:noescape
+func fetchLines(at *uintptr, n int)
+
 // copyUnseen copies src to the beginning of dst.
 func copyUnseen(dst, src []atomic.Uint64) {
 	if n := len(src); n > 0 {

@@ -36,18 +36,19 @@ func (x *Index) rename(i int, at spot, exists bool) bool {
 func (x *Index) novel(i, n int) bool {
 	own, tag := x.lanes[x.op.lane].own > 0, uint64(x.op.lane)
 	homes, pairs, stride := x.homes[:n], x.op.pairs[i*x.op.stride:], x.op.stride
-	touched := uint64(0)
 	for j := range homes {
 		h := x.names.hash(pairs[j*stride])
 		homes[j].hash = h
-		touched |= x.names.touch(h)
+		x.lines[j] = x.names.line(h)
 	}
+	fetchLines(&x.lines[0], n)
 	if own {
+		touched := uint64(0)
 		for j := range homes {
 			touched |= x.own.touch(x.own.hash(pairs[j*stride], tag))
 		}
+		x.touched = touched
 	}
-	x.touched = touched
 	for j := range homes {
 		h := homes[j].hash
 		e, i := x.names.next(h, home(h))

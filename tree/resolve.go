@@ -169,18 +169,24 @@ func (x *Index) nameNovel(at spot, n, block int) {
 	setNamed(at.hd, at.class(), at.pos(), at.pos()+n)
 }
 
-// warm loads the places of names of blocks [i, i+n) of the event in both tables
-// of names ahead of their use.
+// warm fetches the places of names of blocks [i, i+n) of the event in both
+// tables of names ahead of their use.
 func (x *Index) warm(i, n int) {
-	touched, own, tag := uint64(0), x.lanes[x.op.lane].own > 0, uint64(x.op.lane)
-	for j := i; j < i+n; j++ {
-		name := x.op.name(j)
-		touched |= x.names.touch(x.names.hash(name))
-		if own {
-			touched |= x.own.touch(x.own.hash(name, tag))
+	for end := i + n; i < end; i += maxHomes {
+		m := min(end-i, maxHomes)
+		for j := range m {
+			x.lines[j] = x.names.line(x.names.hash(x.op.name(i + j)))
 		}
+		fetchLines(&x.lines[0], m)
+		if x.lanes[x.op.lane].own == 0 {
+			continue
+		}
+		touched, tag := uint64(0), uint64(x.op.lane)
+		for j := range m {
+			touched |= x.own.touch(x.own.hash(x.op.name(i+j), tag))
+		}
+		x.touched = touched
 	}
-	x.touched = touched
 }
 
 // nameKnown gives the holder a name for a position it does not hold yet but
