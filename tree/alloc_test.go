@@ -46,6 +46,12 @@ func TestAllocations(t *testing.T) {
 			}
 			w.remove(b, n, tree.Outcome{Removed: 20})
 		}},
+		{"foreseen", func() {
+			n := w.chain(20)
+			x.Coming(&tree.Store{Span: 1, Pairs: n})
+			x.Coming(&tree.Store{Span: 1, HasParent: true, Parent: trunk[2*99], Pairs: n})
+			x.ComingRemove(n)
+		}},
 		{"new blocks behind known ones", func() {
 			n := w.chain(50)
 			copy(n, trunk[:2*30])

@@ -126,6 +126,16 @@ type Writer interface {
 	Stats() Stats
 }
 
+// Foreseer is a Writer that likes to be told of events ahead, some Foresight of
+// them, to have near what they will need. It applies nothing, keeps nothing of
+// the arguments, and answers the same whether it was told or not.
+type Foreseer interface {
+	// Coming tells of a stored event.
+	Coming(s *Store)
+	// ComingRemove tells of a removed event.
+	ComingRemove(names []uint64)
+}
+
 // Depths is how many leading units of a query one holder holds, per view.
 type Depths struct {
 	Holder Holder

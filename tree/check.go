@@ -361,5 +361,5 @@ func (x *Index) measure() (bytes, free int) {
 	for _, t := range []*table{&x.own, &x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
 		bytes += t.bytes()
 	}
-	return bytes + x.names.bytes() + x.links.bytes() + len(x.owners)*4 + (len(x.shown)+len(x.thinned))*8 + x.sliceBytes(), free
+	return bytes + x.names.bytes() + x.links.bytes() + len(x.owners)*4 + (len(x.shown)+len(x.thinned)+len(x.recents))*8 + x.sliceBytes(), free
 }

@@ -80,8 +80,13 @@ type Index struct {
 	op          op
 	homes       [maxHomes]unnamed // of names looked up together
 	grown       int               // names.grown when they were
-	lines       [maxHomes]uintptr // addresses for fetchLines
-	touched     uint64            // keeps loads ahead of use from being optimised away
+	lines       [lead]uintptr     // addresses for fetchLines
+	fetched     int               // blocks of the event whose lines are asked for
+	recents     []uint64          // entries of the last names of events
+	comings     [Foresight]coming
+	comingNext  int
+	untold      int    // stored events since one was told of
+	touched     uint64 // keeps loads ahead of use from being optimised away
 	dead        bitmap
 	denseFrom   int      // minDense, 0 in tests
 	groupFrom   uint16   // minGroup
@@ -90,8 +95,7 @@ type Index struct {
 	laneScratch []lane
 	tally       [maxCap + 1]uint16 // lanes by reach
 	changed     [numGroups]int
-	seen        []seenName
-	seenStamp   uint32
+	seen        []uint32
 	moves       []move
 	path        []spot
 	units       []uint64
@@ -142,7 +146,7 @@ func (x *Index) mark(p point) {
 
 // New makes an empty index.
 func New(o Options) *Index {
-	x := &Index{waitLimit: o.WaitingPerHolder, denseFrom: minDense, groupFrom: minGroup, looseFrom: minLoose}
+	x := &Index{waitLimit: o.WaitingPerHolder, denseFrom: minDense, groupFrom: minGroup, looseFrom: minLoose, untold: Foresight + 1}
 	if x.waitLimit <= 0 {
 		x.waitLimit = DefaultWaiting
 	}
@@ -177,13 +181,14 @@ func New(o Options) *Index {
 	for i, t := range []*table{&x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
 		t.init(mix(seed, 3, uint64(i)), fewSegments, m)
 	}
+	x.recents = make([]uint64, recentEnds)
 	x.owners = make([]atomic.Uint32, maxLanes)
 	x.shown = make([]atomic.Uint64, maxLanes/64)
 	x.thinned = make([]atomic.Uint64, 1<<16/64)
 	x.supports = make([]support, 1)
 	x.waits = make([]waiting, 1)
 	x.lanes = make([]laneState, 1)
-	m.bytes += len(x.owners)*4 + (len(x.shown)+len(x.thinned))*8 + x.sliceBytes()
+	m.bytes += len(x.owners)*4 + (len(x.shown)+len(x.thinned)+len(x.recents))*8 + x.sliceBytes()
 	return x
 }
 

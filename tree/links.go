@@ -57,6 +57,21 @@ func (t *links) touch(x *Index, h uint64) uint64 {
 	return hd[hVersion].Load() | hd[hBody].Load()
 }
 
+// line is where the search for a hash begins in memory, for fetchLines.
+func (t *links) line(h uint64) uintptr {
+	tab := *t.seg[h>>58].tab.Load()
+	return address(&tab[h&(uint64(len(tab))-1)])
+}
+
+// guess is a run that the hash is perhaps about, or 0.
+func (t *links) guess(h uint64) uint32 {
+	tab := *t.seg[h>>58].tab.Load()
+	if w := tab[h&(uint64(len(tab))-1)].Load(); uint32(w>>32) == uint32(h) {
+		return uint32(w)
+	}
+	return 0
+}
+
 // probe is find for a hash that is known; it returns the run's words as well.
 func (x *Index) probe(h, link, content uint64) (uint32, []atomic.Uint64) {
 	tab := *x.links.seg[h>>58].tab.Load()

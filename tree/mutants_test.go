@@ -202,20 +202,76 @@ var mutations = []mutation{
 	if len(names) > 1 {`,
 		`^TestDifferential$/^leaf-first$`, nil, false},
 	{"the first block of a name is believed to be the holder's", "resolve.go",
-		`		l := x.laneIn(at.hd, id)
-		if l == 0 {
-			continue
-		}
-		if x.holds(l, at.class(), at.pos(), shard) && !x.isOwn`,
-		`		l := x.laneIn(at.hd, id)
-		if l == 0 {
-			if MUTANT {
-				break
-			}
-			continue
-		}
-		if x.holds(l, at.class(), at.pos(), shard) && !x.isOwn`,
+		`	if l == 0 {
+		return at, false
+	}
+	return at,`,
+		`	if l == 0 {
+		return at, MUTANT
+	}
+	return at,`,
 		`^TestDifferential$/^reuse$`, nil, false},
+	{"what is remembered of a chain's end is believed", "resolve.go",
+		`		if at, ok := x.means(e, name); ok {
+			return at, true
+		}
+	}
+	return x.resolve(name)`,
+		`		if at, ok := x.means(e, name); ok || MUTANT {
+			return at, true
+		}
+	}
+	return x.resolve(name)`,
+		`^TestDifferential$/^leaf-first$`, nil, false},
+	{"a block is appended beside the child that has it", "path.go",
+		`l.tier() != x.op.tier || childBit(hd, class, pos) {`,
+		`l.tier() != x.op.tier || !MUTANT && childBit(hd, class, pos) {`,
+		`^TestAppendOne$`, nil, false},
+	{"a block is appended under a name that means another", "path.go",
+		`		if x.nameOf(e) == name {
+			return false
+		}
+	}
+	fillUnseen(`,
+		`		if x.nameOf(e) == name && !MUTANT {
+			return false
+		}
+	}
+	fillUnseen(`,
+		`^TestAppendOne$`, nil, false},
+	{"a holder that is given a block stays in its group", "path.go",
+		`	if dense != 0 {
+		x.ungroup(hd, dense, x.op.lane)
+	}
+	slot.Store(uint64(l.withReach(pos + 1)))`,
+		`	if dense != 0 && !MUTANT {
+		x.ungroup(hd, dense, x.op.lane)
+	}
+	slot.Store(uint64(l.withReach(pos + 1)))`,
+		`^TestAppendOne$`, nil, false},
+	{"an appended block is counted before its content is there", "path.go",
+		`	fillUnseen(hd[hBody+pos:hBody+pos+1], x.op.pairs[1:], 1)
+	x.mark(stepAppend)
+	hd[hVersion].Store(w0 + 1)
+	x.mark(stepAppend)
+	fillUnseen(sharedNames(hd, class)[pos:pos+1], x.op.pairs, 1)
+	setNamed(hd, class, pos, pos+1)
+	x.names.addAt(h, free, parent.run, pos)
+`,
+		`	if MUTANT {
+		slot.Store(uint64(l.withReach(pos + 1)))
+		hd[hVersion].Store(w0 + 1)
+		x.mark(stepAppend)
+	}
+	fillUnseen(hd[hBody+pos:hBody+pos+1], x.op.pairs[1:], 1)
+	x.mark(stepAppend)
+	hd[hVersion].Store(w0 + 1)
+	x.mark(stepAppend)
+	fillUnseen(sharedNames(hd, class)[pos:pos+1], x.op.pairs, 1)
+	setNamed(hd, class, pos, pos+1)
+	x.names.addAt(h, free, parent.run, pos)
+`,
+		`^TestAppendOneUnderReader$`, nil, false},
 	{"one TP shard is enough", "side.go",
 		`				tiers[t][i] &= b`,
 		`				if MUTANT {

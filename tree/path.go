@@ -92,3 +92,44 @@ func (x *Index) extend(at place, i, n, want int) (here spot, k int) {
 	x.linkRun(id, at.run, at.off)
 	return spot{run: id, hd: hd}, k
 }
+
+// appendOne stores an event of one block, behind a parent that its owner holds,
+// if that is as plain as decoding nearly always is: the parent is the last of
+// its run and of all the owner has there, the run has room, nothing goes on from
+// there yet, and the name is new. It is what chain would do; false, and nothing
+// done, if chain must look.
+func (x *Index) appendOne(parent spot) bool {
+	hd, class, pos := parent.hd, parent.class(), parent.pos()+1
+	w0, ls := hd[hVersion].Load(), &x.lanes[x.op.lane]
+	if count(w0) != pos || pos == capOf(class) || x.op.span > 1 || x.op.shards > 1 || ls.own > 0 || ls.waiting > 0 || x.tight() {
+		return false
+	}
+	slot, dense := x.findLane(hd, x.op.lane)
+	l := lane(slot.Load())
+	if !l.plain() || l.own() || l.reach() != pos || l.tier() != x.op.tier || childBit(hd, class, pos) {
+		return false
+	}
+	name := x.op.name(0)
+	h := x.names.hash(name)
+	e, free := x.names.next(h, home(h))
+	for ; e != 0; e, free = x.names.next(h, free) {
+		if x.nameOf(e) == name {
+			return false
+		}
+	}
+	fillUnseen(hd[hBody+pos:hBody+pos+1], x.op.pairs[1:], 1)
+	x.mark(stepAppend)
+	hd[hVersion].Store(w0 + 1)
+	x.mark(stepAppend)
+	fillUnseen(sharedNames(hd, class)[pos:pos+1], x.op.pairs, 1)
+	setNamed(hd, class, pos, pos+1)
+	x.names.addAt(h, free, parent.run, pos)
+	if dense != 0 {
+		x.ungroup(hd, dense, x.op.lane)
+	}
+	slot.Store(uint64(l.withReach(pos + 1)))
+	x.mark(stepRaise)
+	x.gained(1)
+	x.remember(name, parent.run, pos)
+	return true
+}

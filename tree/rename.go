@@ -36,12 +36,7 @@ func (x *Index) rename(i int, at spot, exists bool) bool {
 func (x *Index) novel(i, n int) bool {
 	own, tag := x.lanes[x.op.lane].own > 0, uint64(x.op.lane)
 	homes, pairs, stride := x.homes[:n], x.op.pairs[i*x.op.stride:], x.op.stride
-	for j := range homes {
-		h := x.names.hash(pairs[j*stride])
-		homes[j].hash = h
-		x.lines[j] = x.names.line(h)
-	}
-	fetchLines(&x.lines[0], n)
+	x.fetch(i, i+n+lead)
 	if own {
 		touched := uint64(0)
 		for j := range homes {
@@ -50,7 +45,8 @@ func (x *Index) novel(i, n int) bool {
 		x.touched = touched
 	}
 	for j := range homes {
-		h := homes[j].hash
+		h := x.names.hash(pairs[j*stride])
+		homes[j].hash = h
 		e, i := x.names.next(h, home(h))
 		for ; e != 0; e, i = x.names.next(h, i) {
 			if x.nameOf(e) == pairs[j*stride] {

@@ -72,22 +72,38 @@ func (x *Index) resolve(name uint64) (spot, bool) {
 }
 
 func (x *Index) resolveShared(name uint64) (spot, bool) {
-	id, shard := x.op.lane, int(x.op.shard)
 	hash := x.names.hash(name)
 	for e, i := x.names.next(hash, home(hash)); e != 0; e, i = x.names.next(hash, i) {
-		at := x.spotAt(e)
-		if sharedNames(at.hd, at.class())[at.pos()].Load() != name {
-			continue
-		}
-		l := x.laneIn(at.hd, id)
-		if l == 0 {
-			continue
-		}
-		if x.holds(l, at.class(), at.pos(), shard) && !x.isOwn(l, at.class(), at.pos()) {
+		if at, ok := x.means(e, name); ok {
 			return at, true
 		}
 	}
 	return spot{}, false
+}
+
+// means reports whether the current holder's shard holds the block of an entry,
+// and calls it name as the run does.
+func (x *Index) means(e, name uint64) (spot, bool) {
+	at := x.spotAt(e)
+	if sharedNames(at.hd, at.class())[at.pos()].Load() != name {
+		return at, false
+	}
+	l := x.laneIn(at.hd, x.op.lane)
+	if l == 0 {
+		return at, false
+	}
+	return at, x.holds(l, at.class(), at.pos(), int(x.op.shard)) && !x.isOwn(l, at.class(), at.pos())
+}
+
+// resolveParent is resolve for a name that is perhaps the last of an event not
+// long ago.
+func (x *Index) resolveParent(name uint64) (spot, bool) {
+	if e := x.recent(x.names.hash(name)); e != 0 {
+		if at, ok := x.means(e, name); ok {
+			return at, true
+		}
+	}
+	return x.resolve(name)
 }
 
 func (x *Index) resolveOwn(name uint64) (spot, bool) {

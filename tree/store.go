@@ -1,6 +1,9 @@
 package tree
 
-import "sync/atomic"
+import (
+	"math/bits"
+	"sync/atomic"
+)
 
 // place is where the next block of a chain goes: at offset off of a run, that
 // is behind its first off blocks.
@@ -18,11 +21,11 @@ func (x *Index) Store(o Owner, s *Store) Outcome {
 		return x.op.out
 	}
 	x.op.span, x.op.stride, x.op.pairs = s.Span, 1+s.Span, s.Pairs
-	if s.Span < 1 || s.Span > maxCap || len(s.Pairs)%(1+s.Span) != 0 || s.Root > MaxRoot {
+	n := s.blocks()
+	if n < 0 || s.Root > MaxRoot {
 		x.op.out.Reason = BadShape
 		return x.op.out
 	}
-	n := len(s.Pairs) / x.op.stride
 	if n == 0 {
 		return x.op.out
 	}
@@ -30,11 +33,15 @@ func (x *Index) Store(o Owner, s *Store) Outcome {
 		x.op.out.Reason = r
 		return x.op.out
 	}
+	x.begun()
 	at := place{run: rootRun(s.Root)}
 	known := true
 	if s.HasParent {
 		// A parent that waits under a newer meaning is not the block it was.
-		if p, ok := x.resolve(s.Parent); ok && x.findWaiting(s.Parent) == 0 {
+		if p, ok := x.resolveParent(s.Parent); ok && x.findWaiting(s.Parent) == 0 {
+			if n == 1 && !s.KeepMeaning && x.appendOne(p) {
+				return x.op.out
+			}
 			at = place{p.run, p.pos() + 1}
 		} else if known = s.Parent == 0 && !ok; !known && !s.KeepMeaning {
 			x.wait(0, n, s.Parent)
@@ -55,93 +62,108 @@ func (x *Index) Store(o Owner, s *Store) Outcome {
 	return x.op.out
 }
 
+// blocks is how many blocks the event has, below 0 if it is misshapen.
+func (s *Store) blocks() int {
+	n := len(s.Pairs)
+	switch {
+	case s.Span == 1 && n%2 == 0: // nearly always, and a division takes its time
+		return n / 2
+	case s.Span < 1 || s.Span > maxCap || n%(1+s.Span) != 0:
+		return -1
+	}
+	return n / (1 + s.Span)
+}
+
 // duplicates looks for a name twice in the event, or the parent in it.
 func (x *Index) duplicates(n int, hasParent bool, parent uint64) Reason {
-	if n == 1 {
-		if hasParent && x.op.name(0) == parent {
-			return SelfParent
+	if hasParent && x.among(n, parent) {
+		return SelfParent
+	}
+	if n <= manyNames {
+		if x.repeats(n) {
+			return DuplicateName
 		}
 		return Accepted
 	}
-	if hasParent {
-		for i := 0; i < n; i++ {
-			if x.op.name(i) == parent {
-				return SelfParent
-			}
-		}
-	}
-	if n <= 512 && x.surelyDistinct(n) {
-		return Accepted
-	}
-	size := 16
-	for size < 2*n {
-		size *= 2
-	}
-	if len(x.seen) < size {
-		x.seen = make([]seenName, size)
-		x.seenStamp = 0
-	}
-	if x.seenStamp++; x.seenStamp == 0 {
-		clear(x.seen)
-		x.seenStamp = 1
-	}
-	mask := uint64(size - 1)
-	for i := 0; i < n; i++ {
-		name := x.op.name(i)
-		for h := mix(x.names.seed, name, 0); ; h++ {
-			e := &x.seen[h&mask]
-			if e.stamp != x.seenStamp {
-				*e = seenName{name, x.seenStamp}
-				break
-			}
-			if e.name == name {
-				return DuplicateName
-			}
-		}
+	if x.repeatsAmongMany(n) {
+		return DuplicateName
 	}
 	return Accepted
 }
 
-// surelyDistinct sets a bit for each name; if no two meet at one bit, no two
-// names are equal. For events of up to some dozen blocks that is nearly always
-// so, and costs a nanosecond a name.
-func (x *Index) surelyDistinct(n int) bool {
-	if n <= 6 {
+// manyNames is up to how many names of an event are told apart by a filter.
+const manyNames = 1024
+
+// repeats reports whether a name is there twice among n, at most manyNames.
+func (x *Index) repeats(n int) bool {
+	switch {
+	case n <= 6:
 		for i := 1; i < n; i++ {
-			for k := 0; k < i; k++ {
-				if x.op.name(i) == x.op.name(k) {
-					return false
-				}
+			if x.among(i, x.op.name(i)) {
+				return true
 			}
 		}
-		return true
-	}
-	if n <= 20 {
+		return false
+	case n <= 24:
 		var filter [32]uint64
-		return x.meetNowhere(filter[:], n)
+		return x.meet(filter[:], n)
+	case n <= 160:
+		var filter [128]uint64
+		return x.meet(filter[:], n)
 	}
-	var filter [128]uint64
-	return x.meetNowhere(filter[:], n)
+	var filter [manyNames]uint64
+	return x.meet(filter[:], n)
 }
 
-// meetNowhere sets a bit of a filter for each name, and reports whether all
-// were free. The filter's length is a power of two.
-func (x *Index) meetNowhere(filter []uint64, n int) bool {
+// meet sets a bit of a filter for each name; where one is set already, it looks
+// whether the name is among those before it. The filter's length is a power of
+// two, and has some 64 bits a name, so that few are.
+func (x *Index) meet(filter []uint64, n int) bool {
 	mask, pairs, stride := uint64(len(filter)-1), x.op.pairs, x.op.stride
 	for i := 0; i < n; i++ {
-		h := pairs[i*stride] * 0x9e3779b97f4a7c15 >> 48
+		name := pairs[i*stride]
+		h := x.names.hash(name)
 		w, b := &filter[h>>6&mask], uint64(1)<<(h&63)
-		if *w&b != 0 {
-			return false
+		if *w&b != 0 && x.among(i, name) {
+			return true
 		}
 		*w |= b
 	}
-	return true
+	return false
 }
 
-type seenName struct {
-	name  uint64
-	stamp uint32
+// among reports whether a name is one of the event's first n.
+func (x *Index) among(n int, name uint64) bool {
+	pairs, stride := x.op.pairs, x.op.stride
+	for k := 0; k < n; k++ {
+		if pairs[k*stride] == name {
+			return true
+		}
+	}
+	return false
+}
+
+// repeatsAmongMany is repeats for any number of names: a table of where each
+// is in the event.
+func (x *Index) repeatsAmongMany(n int) bool {
+	size := 1 << bits.Len(uint(2*n-1))
+	if len(x.seen) < size {
+		x.seen = make([]uint32, size)
+	}
+	seen, mask := x.seen[:size], uint64(size-1)
+	clear(seen)
+	pairs, stride := x.op.pairs, x.op.stride
+	for i := 0; i < n; i++ {
+		name := pairs[i*stride]
+		h := x.names.hash(name) >> 32
+		for ; seen[h&mask] != 0; h++ {
+			if pairs[int(seen[h&mask]-1)*stride] == name {
+				return true
+			}
+		}
+		seen[h&mask] = uint32(i + 1)
+	}
+	return false
 }
 
 // chain stores blocks [i, n) of the event from a place on.
@@ -196,6 +218,9 @@ func (x *Index) chain(at place, i, n int) {
 		}
 		at = place{here.run, here.pos() + k}
 		i += k
+	}
+	if i > 0 && !isRoot(at.run) {
+		x.remember(x.op.name(i-1), at.run, at.off-1)
 	}
 	x.settleMoves()
 }

@@ -29,14 +29,16 @@ func MapTree() Contestant {
 
 // adapter plays a corpus on a tree.Interface.
 type adapter struct {
-	index   tree.Interface
-	holders []tree.Holder
-	numbers map[tree.Holder]int
-	stored  tree.Store
+	index    tree.Interface
+	foreseer tree.Foreseer // the index, if it is one
+	holders  []tree.Holder
+	numbers  map[tree.Holder]int
+	stored   tree.Store
 }
 
 func newTree(h corpus.Header, index tree.Interface) (Index, error) {
 	a := &adapter{index: index, numbers: map[tree.Holder]int{}, stored: tree.Store{Span: 1}}
+	a.foreseer, _ = index.(tree.Foreseer)
 	for i := range h.Holders {
 		holder, err := index.AddHolder(tree.Copies, 1)
 		if err != nil {
@@ -49,7 +51,13 @@ func newTree(h corpus.Header, index tree.Interface) (Index, error) {
 }
 
 func (a *adapter) Apply(events []corpus.Op) {
+	told := 0
 	for i := range events {
+		if a.foreseer != nil && len(events) > 1 {
+			for ; told < len(events) && told <= i+tree.Foresight; told++ {
+				a.tell(&events[told])
+			}
+		}
 		o := &events[i]
 		owner := tree.Owner{Holder: a.holders[o.Holder], Tier: tree.Tier(o.Tier)}
 		switch o.Kind {
@@ -63,6 +71,17 @@ func (a *adapter) Apply(events []corpus.Op) {
 			for a.index.Step() {
 			}
 		}
+	}
+}
+
+// tell says that an event will come.
+func (a *adapter) tell(o *corpus.Op) {
+	switch o.Kind {
+	case corpus.Store:
+		a.stored.HasParent, a.stored.Parent, a.stored.Pairs = o.HasParent, o.Parent, o.Words
+		a.foreseer.Coming(&a.stored)
+	case corpus.Remove:
+		a.foreseer.ComingRemove(o.Words)
 	}
 }
 

@@ -82,6 +82,9 @@ func (r record) owner() tree.Owner {
 	return tree.Owner{Holder: r.holder(), Tier: tree.Tier(r[0] >> 16), Shard: uint8(r[0] >> 24)}
 }
 
+// foreseeable reports whether an index likes to be told of the record ahead.
+func (r record) foreseeable() bool { return r.kind() == kindStore || r.kind() == kindRemove }
+
 // names are those of a place or remove, in the ring.
 func (r record) names() []uint64 { return r[namesHead:] }
 

@@ -47,6 +47,7 @@ type Options struct {
 // All methods may be called by any goroutine.
 type Shard struct {
 	index     tree.Writer
+	foreseer  tree.Foreseer // the index, if it is one
 	ringBytes int
 	bell      *ring.Doorbell
 	control   chan *call
@@ -64,6 +65,7 @@ type Shard struct {
 	open   int     // ports that are not nil
 	turns  uint    // taken so far
 	stored tree.Store
+	coming tree.Store
 }
 
 // New makes a shard without ports. It panics if Index is nil or RingBytes out
@@ -77,8 +79,10 @@ func New(o Options) *Shard {
 	case o.RingBytes < minRingBytes || o.RingBytes > 1<<30:
 		panic(fmt.Sprintf("shard: Options.RingBytes is %d: want 0 or %d … 2³⁰", o.RingBytes, minRingBytes))
 	}
+	foreseer, _ := o.Index.(tree.Foreseer)
 	return &Shard{
 		index:     o.Index,
+		foreseer:  foreseer,
 		ringBytes: o.RingBytes,
 		bell:      ring.NewDoorbell(),
 		control:   make(chan *call, controlQueue),

@@ -92,10 +92,15 @@ func (s *Shard) turn(p *Port) {
 		}
 		// A run ends where a commit or the buffer ends, and so does a record.
 		used := 0
+		ahead := foresight{run: run, records: turnRecords - records, words: turnWords - words}
 		for used < len(run) && records < turnRecords && words+used < turnWords {
 			r := record(run[used:])
 			n := r.words()
+			s.foretell(&ahead)
 			s.apply(p, r[:n:n])
+			if r.foreseeable() {
+				ahead.told--
+			}
 			used += n
 			records++
 		}
@@ -103,6 +108,40 @@ func (s *Shard) turn(p *Port) {
 		words += used
 	}
 	p.show() // of a batch that goes on
+}
+
+// foresight is how far the index has been told of the records of a run that are
+// applied in this turn.
+type foresight struct {
+	run     []uint64
+	used    int // words of it that the index knows of
+	told    int // events among them that are still to be applied
+	records int // how many more the turn has
+	words   int // where a record must begin before, to be in the turn
+}
+
+// foretell tells the index of the next records of a run, so that what they need
+// is near when it is their turn.
+func (s *Shard) foretell(f *foresight) {
+	if s.foreseer == nil {
+		return
+	}
+	for f.told < tree.Foresight && f.used < min(len(f.run), f.words) && f.records > 0 {
+		r := record(f.run[f.used:])
+		n := r.words()
+		r = r[:n:n]
+		f.used += n
+		f.records--
+		switch r.kind() {
+		case kindStore:
+			s.coming = r.store()
+			s.foreseer.Coming(&s.coming)
+			f.told++
+		case kindRemove:
+			s.foreseer.ComingRemove(r.names())
+			f.told++
+		}
+	}
 }
 
 // apply does what one record says.
