@@ -145,7 +145,7 @@ func (x *Index) left(i int) int { return len(x.op.pairs)/x.op.stride - i }
 func (x *Index) staysPlain(here spot, i, k int) bool {
 	l := x.laneIn(here.hd, x.op.lane)
 	return x.op.shards == 1 && l.plain() && !l.own() && (here.pos() == l.reach() || here.pos() < l.reach() && x.op.rule == Set) && (l == 0 || l.tier() == x.op.tier) &&
-		x.lanes[x.op.lane].own == 0 && !metaOf(here.hd).twin() && x.sharable(here, i, k)
+		x.lanes[x.op.lane].own.names() == 0 && !metaOf(here.hd).twin() && x.sharable(here, i, k)
 }
 
 // sharable reports whether k blocks bear the run's names, or names nobody knows
@@ -216,16 +216,21 @@ func (x *Index) makeLane(at spot, i, k int) bool {
 // a holder is more than one number there.
 func (x *Index) sideFits(class uint32, n int) bool {
 	rows := 4 + x.op.shards*int(NumTiers)
-	need := x.sides.spare(n) + x.nameArrays[class].spare(n) + x.planes[planeOf(class)].spare(n*rows)
+	need := x.sides.spare(n) + x.planes[planeOf(class)].spare(n*rows)
+	for c := range class + 1 {
+		need += x.nameArrays[c].spare(n)
+	}
 	if free := len(x.supports) - 1 - x.supportsLive; free < pieceBlocks*int(NumTiers)*n {
 		need += growth(len(x.supports), cap(x.supports), pieceBlocks*int(NumTiers)*n) * int(unsafe.Sizeof(support{}))
 	}
-	for _, t := range []*table{&x.own, &x.exceptions} {
-		if t.crowded > 0 {
-			need += 2 * t.largest * 16
-		}
+	if t := &x.exceptions; t.crowded > 0 {
+		need += 2 * t.largest * 16
 	}
-	return x.meter.room(need)
+	ls, names := &x.lanes[x.op.lane], pieceBlocks*n
+	if ls.ownRuns < ls.runs { // in as many runs all names may become its own
+		names += min(capOf(class)*n, ls.residencies)
+	}
+	return x.meter.room(need + ls.own.spare(names))
 }
 
 // admitOne is admit for a block that exists, however the holder has it.

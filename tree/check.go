@@ -34,12 +34,13 @@ func (x *Index) check() error {
 }
 
 type checker struct {
-	x      *Index
-	kids   map[uint32]map[int]int
-	seen   map[uint32]bool
-	shared int // names that should be in the table
-	own    map[uint32]int
-	lanes  map[uint32]int
+	x       *Index
+	kids    map[uint32]map[int]int
+	seen    map[uint32]bool
+	shared  int // names that should be in the table
+	own     map[uint32]int
+	lanes   map[uint32]int
+	ownRuns map[uint32]int
 
 	supported int // entries of support lists
 }
@@ -141,21 +142,21 @@ func (c *checker) holders(id uint32, hd []atomic.Uint64, class uint32, n int) er
 		}
 		met[l.id()] = true
 		if c.lanes == nil {
-			c.lanes, c.own = map[uint32]int{}, map[uint32]int{}
+			c.lanes, c.own, c.ownRuns = map[uint32]int{}, map[uint32]int{}, map[uint32]int{}
 		}
 		c.lanes[l.id()]++
+		if l.own() {
+			c.ownRuns[l.id()]++
+		}
 		if err := c.lane(id, hd, class, l, n); err != nil {
 			return fmt.Errorf("lane %d: %w", l.id(), err)
 		}
 		for p := 0; p < n; p++ {
 			if x.holds(l, class, p, -1) {
 				held[p], top = true, max(top, p+1)
-				if x.isOwn(l, class, p) {
-					if !x.exceptional(l, class, p) {
-						c.own[l.id()]++
-						if !c.inTable(x.nameAt(l, hd, class, p), uint64(l.id()), id, p) {
-							return fmt.Errorf("own name of position %d is not in the table", p)
-						}
+				if l.own() {
+					if !x.exceptional(l, class, p) && !c.isOwnName(l.id(), x.nameAt(l, hd, class, p), id, p) {
+						return fmt.Errorf("own name of position %d is not in the table", p)
 					}
 				} else {
 					needShared[p] = true
@@ -163,8 +164,6 @@ func (c *checker) holders(id uint32, hd []atomic.Uint64, class uint32, n int) er
 						return fmt.Errorf("position %d: shared name is not the holder's", p)
 					}
 				}
-			} else if x.isOwn(l, class, p) {
-				return fmt.Errorf("own name of position %d, which is not held", p)
 			}
 		}
 	}
@@ -178,7 +177,7 @@ func (c *checker) holders(id uint32, hd []atomic.Uint64, class uint32, n int) er
 		}
 		if in {
 			c.shared++
-			if !c.inTable(sharedNames(hd, class)[p].Load(), 0, id, p) {
+			if !c.isShared(sharedNames(hd, class)[p].Load(), id, p) {
 				return fmt.Errorf("name of position %d is not in the table", p)
 			}
 		}
@@ -245,10 +244,9 @@ func (c *checker) supports(id, class uint32, l lane, p int) error {
 		if v.n == 0 {
 			return fmt.Errorf("no copies")
 		}
-		if !v.inner && !names[v.name] && x.isOwn(l, class, p) {
+		if !v.inner && !names[v.name] && l.own() {
 			names[v.name] = true
-			c.own[l.id()]++
-			if !c.inTable(v.name, uint64(l.id()), id, p) {
+			if !c.isOwnName(l.id(), v.name, id, p) {
 				return fmt.Errorf("name %d is not in the table", v.name)
 			}
 		}
@@ -263,21 +261,30 @@ func (c *checker) supports(id, class uint32, l lane, p int) error {
 	return nil
 }
 
-func (c *checker) inTable(name, tag uint64, run uint32, pos int) bool {
-	n := 0
-	if tag == 0 {
-		h := c.x.names.hash(name)
-		for e, i := c.x.names.next(h, home(h)); e != 0; e, i = c.x.names.next(h, i) {
-			if e == nameEntry(h, run, pos) && c.x.nameOf(e) == name {
-				n++
-			}
+func (c *checker) isShared(name uint64, run uint32, pos int) bool {
+	n, h := 0, c.x.names.hash(name)
+	for e, i := c.x.names.next(h, home(h)); e != 0; e, i = c.x.names.next(h, i) {
+		if e == nameEntry(h, run, pos) && c.x.nameOf(e) == name {
+			n++
 		}
-		return n == 1
 	}
-	want := tag<<tagShift | spot{run: run, position: int32(pos)}.val()
-	h := c.x.own.hash(name, tag)
-	for v, i := c.x.own.next(h, h, name, tag); v != 0; v, i = c.x.own.next(h, i, name, tag) {
-		if v == want {
+	return n == 1
+}
+
+// isOwnName reports whether a name is in its holder's table, once, or whether
+// the holder's id is retired: then there is no table any more.
+func (c *checker) isOwnName(id uint32, name uint64, run uint32, pos int) bool {
+	t := c.x.lanes[id].own
+	if c.x.lanes[id].retired {
+		return t == nil
+	}
+	c.own[id]++
+	n, h := 0, c.x.names.hash(name)
+	if t == nil {
+		return false
+	}
+	for e, i := t.first(h); e != 0; e, i = t.next(h, i) {
+		if e == ownEntry(h, run, pos) {
 			n++
 		}
 	}
@@ -295,19 +302,22 @@ func (c *checker) totals() error {
 	}
 	for id, n := range c.own {
 		own += n
-		if x.lanes[id].own != n {
-			return fmt.Errorf("lane %d: %d own names, counted %d", id, n, x.lanes[id].own)
+		if x.lanes[id].own.names() != n {
+			return fmt.Errorf("lane %d: %d own names, its table has %d", id, n, x.lanes[id].own.names())
 		}
 	}
 	if x.names.live != c.shared {
 		return fmt.Errorf("%d shared names in the table, %d have a reason", x.names.live, c.shared)
 	}
-	if x.own.live != own {
-		return fmt.Errorf("%d own names in the table, %d have a reason", x.own.live, own)
+	if x.ownNamesLive != own {
+		return fmt.Errorf("%d own names in tables, %d have a reason", x.ownNamesLive, own)
 	}
 	for id, n := range c.lanes {
 		if x.lanes[id].runs != n {
 			return fmt.Errorf("lane %d: in %d runs, counted %d", id, n, x.lanes[id].runs)
+		}
+		if x.lanes[id].ownRuns != c.ownRuns[id] {
+			return fmt.Errorf("lane %d: own names in %d runs, counted %d", id, c.ownRuns[id], x.lanes[id].ownRuns)
 		}
 	}
 	extra := 0
@@ -358,8 +368,13 @@ func (x *Index) measure() (bytes, free int) {
 	}
 	add(&x.sides)
 	add(&x.logs)
-	for _, t := range []*table{&x.own, &x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
+	for _, t := range []*table{&x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
 		bytes += t.bytes()
+	}
+	for i := range x.lanes {
+		if t := x.lanes[i].own; t != nil {
+			bytes += t.bytes()
+		}
 	}
 	return bytes + x.names.bytes() + x.links.bytes() + len(x.owners)*4 + (len(x.shown)+len(x.thinned)+len(x.recents))*8 + x.sliceBytes(), free
 }

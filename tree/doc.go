@@ -12,6 +12,7 @@
 //	               └─ child at offset 6 ──▶ run …           (the run goes on)
 //
 //	names table   hash of a name ──▶ run, position   writer only: parents, removals
+//	own names     the same, a table a holder that has some
 //	child table   run, offset, content ──▶ run  readers too
 //	side record   rows of bits per tier and TP shard, own names, copies
 //	cell          lanes past the third: a list, or where they are many a place
@@ -28,9 +29,11 @@
 // never seen half.
 //
 // A name table entry is one word: where the block lies and some bits of the
-// name's hash; the name itself stands in the run. Names that are a holder's own
-// (engines that hash differently, or anew after each start) stand in a table
-// of their own, under the holder.
+// name's hash; the name itself stands in the run. Where a holder's names are
+// its own (engines that hash differently, or anew after each start), its lane
+// leads to an array of them beside the run's, all of that run, and their
+// entries are in a table which that holder has for itself: its events come one
+// after the other, and find in the caches what those before them have left.
 //
 // # Exactness
 //
@@ -71,5 +74,6 @@
 //
 // A reader that loses against a writer at full speed 256 times asks the writer
 // to answer between two events. Memory is pointer-free for the collector: a few
-// hundred objects hold millions of blocks.
+// hundred objects hold millions of blocks, and two more are a holder's that has
+// names of its own.
 package tree

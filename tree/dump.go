@@ -148,6 +148,9 @@ func (x *Index) dumpPosition(at spot, l lane, b Block, visit func(Block)) {
 		}
 		return
 	}
+	if !x.holds(l, class, at.pos(), -1) {
+		return
+	}
 	b.Name = x.nameAt(l, at.hd, class, at.pos())
 	if l.plain() {
 		b.Tier = l.tier()

@@ -26,7 +26,7 @@ func (x *Index) Left() (left []string) {
 	}
 	note("side records", x.sides.live)
 	note("shared names", x.names.live)
-	note("own names", x.own.live)
+	note("own names", x.ownNamesLive)
 	note("links", x.links.live)
 	note("exceptions", x.exceptions.live)
 	note("supports", x.supportsLive)

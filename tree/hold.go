@@ -124,10 +124,7 @@ func (x *Index) collapse(at spot, slot *atomic.Uint64, one Tier, reach int) {
 	}
 	p := plainLane(l.id(), one, reach)
 	if l.own() {
-		slot.Store(uint64(p | laneOwn | lane(l.ref())<<32))
-		x.mark(stepRows)
-		x.freeRows(s, class)
-		return
+		p |= laneOwn | lane(s[sNames].Load())<<32
 	}
 	slot.Store(uint64(p))
 	x.mark(stepRows)
@@ -166,30 +163,17 @@ func (x *Index) lower(at spot, slot *atomic.Uint64, n int, t Tier, shard uint8) 
 	if gone {
 		slot.Store(0)
 		at.hd[hMeta].Store(at.hd[hMeta].Load() - metaHolder)
-		x.lanes[l.id()].runs--
+		x.leaveRun(l)
+	} else {
+		l = lane(slot.Load())
 	}
 	x.mark(stepLower)
 	if l.own() {
-		x.forgetOwn(at, slot, l, gone, lo, hi)
+		x.unname(at, l, gone, lo, hi)
 	}
 	x.settle(at.run, x.bury(at, lo, hi))
 	if gone {
-		x.freeSide(l.ref(), class)
-	}
-}
-
-// forgetOwn takes the holder's own names of positions it no longer holds out of
-// the name table.
-func (x *Index) forgetOwn(at spot, slot *atomic.Uint64, l lane, gone bool, lo, hi int) {
-	s, class := x.side(l.ref()), at.class()
-	own := x.ownNames(l.ref(), class)
-	for p := lo; p < hi; p++ {
-		if !x.marked(s, class, sOwn, p) || !gone && x.holds(lane(slot.Load()), class, p, -1) {
-			continue
-		}
-		at.position = int32(p)
-		x.dropOwnName(l.id(), own[p].Load(), at)
-		x.setMark(s, class, sOwn, p, false)
+		x.freeRefs(l, class)
 	}
 }
 
@@ -228,7 +212,7 @@ func (x *Index) holdOne(at spot, block int, n uint32) {
 	v := support{name: name, n: n, tier: x.op.tier, shard: x.op.shard, span: 1}
 	switch {
 	case !x.holds(l, class, at.pos(), -1):
-		x.nameKnown(at, slot, block)
+		x.nameSpan(at, slot, 1, block)
 		x.claim(at, slot, 1)
 		x.gained(1)
 		if v.n--; v.n > 0 && x.op.rule == Copies {

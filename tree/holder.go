@@ -23,10 +23,11 @@ type holderState struct {
 // laneState is what the writer knows of a lane id. A holder that is cleared
 // goes on under another id; the old one is free when no lane carries it.
 type laneState struct {
-	shards      uint8 // of the holder; stays when the id is retired
-	retired     bool  // nobody's any more, but lanes may carry it
-	own         int   // names under this id in the name table
-	runs        int   // runs with a lane of this id
+	shards      uint8     // of the holder; stays when the id is retired
+	retired     bool      // nobody's any more, but lanes may carry it
+	own         *ownTable // names of its own, nil if there never were any
+	runs        int       // runs with a lane of this id
+	ownRuns     int       // those of them where its names are its own
 	residencies int
 	logHead     uint32 // newest block of the log of runs
 	logged      int    // entries in the log, stale ones included
@@ -115,6 +116,7 @@ func (x *Index) retire(id uint32) {
 	x.setShown(id, false)
 	x.mark(stepOwner)
 	x.lanes[id].retired = true
+	x.dropOwnNames(id)
 	for x.lanes[id].waiting > 0 {
 		x.dropWaiting(x.lanes[id].waitHead)
 	}
@@ -231,6 +233,15 @@ func (x *Index) logRun(id, run uint32) {
 	x.pushLog(ls, run)
 }
 
+// leaveRun notes that a lane is gone from its run.
+func (x *Index) leaveRun(l lane) {
+	ls := &x.lanes[l.id()]
+	ls.runs--
+	if l.own() {
+		ls.ownRuns--
+	}
+}
+
 func (x *Index) pushLog(ls *laneState, run uint32) {
 	at := ls.logged % logRuns
 	if at == 0 {
@@ -305,14 +316,11 @@ func (x *Index) reclaim(n int) bool {
 func (x *Index) dropLane(at spot, slot *atomic.Uint64) {
 	l, class := lane(slot.Load()), at.class()
 	cnt := count(at.hd[hVersion].Load())
-	if l.ref() != 0 {
+	if !l.plain() {
 		s := x.side(l.ref())
 		for p := 0; p < cnt; p++ {
-			at.position = int32(p)
-			if x.marked(s, class, sExc, p) {
+			if at.position = int32(p); x.marked(s, class, sExc, p) {
 				x.dropSupports(at, l)
-			} else if x.isOwn(l, class, p) {
-				x.dropOwnName(l.id(), x.nameAt(l, at.hd, class, p), at)
 			}
 		}
 		x.lanes[l.id()].residencies -= int(s[sRes].Load())
@@ -320,21 +328,23 @@ func (x *Index) dropLane(at spot, slot *atomic.Uint64) {
 	slot.Store(0)
 	x.vacate(at.hd, l.id())
 	at.hd[hMeta].Store(at.hd[hMeta].Load() - metaHolder)
-	x.lanes[l.id()].runs--
+	x.leaveRun(l)
 	x.mark(stepLower)
+	if l.own() {
+		x.forgetOwn(at, l, 0, cnt)
+	}
 	at.position = int32(0)
 	x.settle(at.run, x.bury(at, 0, cnt))
-	x.freeSide(l.ref(), class)
+	x.freeRefs(l, class)
 }
 
 // dropSupports frees the list of a position with the names in it.
 func (x *Index) dropSupports(at spot, l lane) {
 	head := x.supportsOf(l.id(), at.run, at.pos())
-	own := x.isOwn(l, at.class(), at.pos())
 	x.setSupports(l.id(), at.run, at.pos(), head, 0)
 	for i := head; i != 0; {
 		v := x.supports[i]
-		if own && !v.inner && !x.supportsName(v.next, v.name, -1) {
+		if l.own() && !v.inner && !x.supportsName(v.next, v.name, -1) {
 			x.dropOwnName(l.id(), v.name, at)
 		}
 		x.freeSupport(i)

@@ -53,13 +53,13 @@ type Index struct {
 	budget     budget
 	logs       slab
 	names      nameTable // name → block, where it is the run's
-	own        table     // (lane, name) → block, where it is the holder's own
 	exceptions table     // (lane, block) → support list
 	siblings   table     // (run, offset) → children there beyond the first
 
 	supports     []support
 	supportFree  uint32
 	supportsLive int
+	ownNamesLive int // in the tables of all holders
 
 	waits       []waiting
 	waitFree    uint32
@@ -85,8 +85,7 @@ type Index struct {
 	recents     []uint64          // entries of the last names of events
 	comings     [Foresight]coming
 	comingNext  int
-	untold      int    // stored events since one was told of
-	touched     uint64 // keeps loads ahead of use from being optimised away
+	untold      int // stored events since one was told of
 	dead        bitmap
 	denseFrom   int      // minDense, 0 in tests
 	groupFrom   uint16   // minGroup
@@ -177,7 +176,6 @@ func New(o Options) *Index {
 	x.logs.init(logWords, words, m)
 	x.links.init(mix(seed, 1, 0), m)
 	x.names.init(mix(seed, 2, 0), m)
-	x.own.init(mix(seed, 4, 0), manySegments, m)
 	for i, t := range []*table{&x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
 		t.init(mix(seed, 3, uint64(i)), fewSegments, m)
 	}
@@ -201,7 +199,7 @@ func (x *Index) Step() bool {
 // Stats describes the index. See Writer.
 func (x *Index) Stats() Stats {
 	s := Stats{
-		Holders: x.holdersLive, Waiting: x.waitingAll, Names: x.names.live + x.own.live, Links: x.links.live,
+		Holders: x.holdersLive, Waiting: x.waitingAll, Names: x.names.live + x.ownNamesLive, Links: x.links.live,
 		Deferred: len(x.retired), Retries: x.retries.Load(), Pleas: x.pleasAnswered.Load(),
 	}
 	for i := range x.holders {

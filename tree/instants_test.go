@@ -2,6 +2,7 @@ package tree_test
 
 import (
 	"iter"
+	"slices"
 	"testing"
 
 	"github.com/cairn-kv/cairn/tree"
@@ -129,6 +130,44 @@ func TestSideRecordRecycledUnderReader(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Pitfall: a holder's own names move to a longer array, and the old one becomes
+// another holder's, while a reader copies from it.
+func TestNamesMoveUnderReader(t *testing.T) {
+	for pause := 0; ; pause++ {
+		x := tree.New(tree.Options{Seed: 1})
+		shared, a, b := add(t, x), add(t, x), add(t, x)
+		put(x, shared, 0, 1, 2, 3, 4, 5)
+		store := func(h tree.Holder, first, parent uint64, contents ...uint64) {
+			s := tree.Store{Span: 1, HasParent: parent != 0, Parent: parent}
+			for i, c := range contents {
+				s.Pairs = append(s.Pairs, first+uint64(i), c)
+			}
+			x.Store(tree.Owner{Holder: h}, &s)
+		}
+		store(a, 101, 0, 1, 2, 3, 4)
+		r := x.NewReader()
+		r.Match(0, []uint64{1, 2, 3, 4})
+		left, met := pause, false
+		x.Hook(nil, func() {
+			if left--; left < 0 && !met {
+				met = true
+				store(a, 105, 104, 5)
+				store(b, 201, 0, 1, 2, 3, 4)
+			}
+		})
+		got := r.Names(nil, a, tree.ViewDevice, 4)
+		if want := []uint64{101, 102, 103, 104}; len(got) > 0 && !slices.Equal(got, want) {
+			t.Errorf("pause %d: the names are %v, were %v all along", pause, got, want)
+		}
+		if !met {
+			if pause < 2 {
+				t.Errorf("a reader of names has only %d pauses", pause)
+			}
+			return
+		}
+	}
 }
 
 // Pitfall: lanes move to a larger cell, which is seen before they are in it: a

@@ -10,8 +10,9 @@ import "math/bits"
 //	id 15 | shape 2 | own 1 | medium 2 | reach 12 | ref 32
 //
 // id 0 is an empty place. reach is how many leading blocks of the run the
-// holder holds. own: names are in the side record's names, not in the run's.
-// ref: side record, 0 if none.
+// holder holds. own: the holder's names here, all of them, are its own and not
+// the run's. ref: the side record of a full lane, the names of any other that
+// has its own.
 type lane uint64
 
 const (

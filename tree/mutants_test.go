@@ -127,6 +127,16 @@ var mutations = []mutation{
 	x.mark(stepVersion)
 	x.freeSide(l.ref(), class)`,
 		`^TestSideRecordRecycledUnderReader$`, nil, false},
+	{"names are freed while readers may be in them", "own.go",
+		`	x.mark(stepNames)
+	at.hd[hVersion].Store(at.hd[hVersion].Load() + version1)
+	x.mark(stepVersion)`,
+		`	x.mark(stepNames)
+	if !MUTANT {
+		at.hd[hVersion].Store(at.hd[hVersion].Load() + version1)
+	}
+	x.mark(stepVersion)`,
+		`^TestNamesMoveUnderReader$`, nil, false},
 	{"the extension moves back to the device under a walk", "hold.go",
 		`now&0xffff > ext&0xffff && now>>16&0xffff > 0 {`,
 		`!MUTANT && now&0xffff > ext&0xffff && now>>16&0xffff > 0 {`,
@@ -210,6 +220,25 @@ var mutations = []mutation{
 		return at, MUTANT
 	}
 	return at,`,
+		`^TestDifferential$/^reuse$`, nil, false},
+	{"a holder with names of its own has no others", "resolve.go",
+		`	case ls.runs:
+		return x.resolveOwn(name)
+	}`,
+		`	case ls.runs:
+		return x.resolveOwn(name)
+	}
+	if MUTANT {
+		return x.resolveOwn(name)
+	}`,
+		`^TestDifferential$/^reuse$`, nil, false},
+	{"an own name outlives its block", "own.go",
+		`		own.remove(x.names.hash(names[p].Load()), at.run, p)
+`,
+		`		if !MUTANT {
+			own.remove(x.names.hash(names[p].Load()), at.run, p)
+		}
+`,
 		`^TestDifferential$/^reuse$`, nil, false},
 	{"what is remembered of a chain's end is believed", "resolve.go",
 		`		if at, ok := x.means(e, name); ok {

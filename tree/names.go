@@ -51,11 +51,19 @@ func (r *reader) names(dst []uint64, st *step, h Holder, v View, n int) (out []u
 	names := sharedNames(hd, class)
 	var nameless []atomic.Uint64
 	if l.own() {
-		names = x.ownNames(l.ref(), class)
-		if ref := uint32(x.side(l.ref())[sNameless].Load()); ref != 0 {
-			nameless = x.plane(class, ref)
+		if names = x.ownNames(l); len(names) < k {
+			return dst, 0, false // names of another time than the reach
 		}
 	}
+	if !l.plain() {
+		if ref := uint32(x.side(l.ref())[sNameless].Load()); ref != 0 {
+			if nameless = x.planes[planeOf(class)].seen(ref); nameless == nil {
+				return dst, 0, false
+			}
+			nameless = nameless[1:]
+		}
+	}
+	r.pause()
 	whole := true
 	for i := 0; i < k && whole; i++ {
 		if whole = nameless == nil || !bit(nameless, i); whole {

@@ -101,7 +101,7 @@ func (x *Index) extend(at place, i, n, want int) (here spot, k int) {
 func (x *Index) appendOne(parent spot) bool {
 	hd, class, pos := parent.hd, parent.class(), parent.pos()+1
 	w0, ls := hd[hVersion].Load(), &x.lanes[x.op.lane]
-	if count(w0) != pos || pos == capOf(class) || x.op.span > 1 || x.op.shards > 1 || ls.own > 0 || ls.waiting > 0 || x.tight() {
+	if count(w0) != pos || pos == capOf(class) || x.op.span > 1 || x.op.shards > 1 || ls.own.names() > 0 || ls.waiting > 0 || x.tight() {
 		return false
 	}
 	slot, dense := x.findLane(hd, x.op.lane)

@@ -239,7 +239,10 @@ func (r *ranger) look(l lane, s *stage, v View, shards int) {
 	class := classOf(s.run)
 	var seen [2]int // rows of Device and Host
 	for k, ref := 0, uint32(r.x.side(l.ref())[sRows].Load()); ref != 0 && k < maxRows; k++ {
-		w := r.x.planes[planeOf(class)].at(ref)
+		w := r.x.planes[planeOf(class)].seen(ref)
+		if w == nil {
+			return // the record is another run's by now, and the version tells
+		}
 		head := w[0].Load()
 		if t := rowTier(head); t == Host || t == Device && v == ViewDeviceHost {
 			for i := range min(words, len(w)-1) {
@@ -259,9 +262,9 @@ func (r *ranger) look(l lane, s *stage, v View, shards int) {
 		}
 	}
 	if ref := uint32(r.x.side(l.ref())[sNameless].Load()); l.own() && ref != 0 {
-		w := r.x.plane(class, ref)
-		for i := range min(words, len(w)) {
-			r.held[i] &^= w[i].Load()
+		w := r.x.planes[planeOf(class)].seen(ref)
+		for i := range min(words, len(w)-1) {
+			r.held[i] &^= w[1+i].Load()
 		}
 	}
 	r.held[words-1] &= ones(s.n - (words-1)<<6)
@@ -293,7 +296,9 @@ func (r *ranger) names(dst []uint64, h Holder, of Range) []uint64 {
 		class := classOf(s.run)
 		names := sharedNames(s.hd, class)
 		if l.own() {
-			names = r.x.ownNames(l.ref(), class)
+			if names = r.x.ownNames(l); len(names) < hi {
+				return dst // names of another time than the range
+			}
 		}
 		for p := lo; p < hi; p++ {
 			dst = append(dst, names[p].Load())

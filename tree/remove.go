@@ -46,30 +46,24 @@ func (x *Index) stretch(at spot, l lane, i, end int) (lo, hi, n int) {
 		return 0, 0, 0
 	}
 	lo, hi, n = at.pos(), at.pos()+1, 1
-	own := l.own()
-	var ownNames []atomic.Uint64
-	if own {
-		ownNames = x.ownNames(l.ref(), class)
-	} else {
-		ownNames = sharedNames(at.hd, class)
-	}
 	// A name that stands beside the last one may mean a twin elsewhere; a run
-	// without twins and a holder without own names leave no doubt.
-	if metaOf(at.hd).twin() || x.lanes[x.op.lane].own > 0 && !own {
+	// without twins and a holder without own names leave no doubt, nor do names
+	// that are the holder's own.
+	if !l.own() && (metaOf(at.hd).twin() || x.lanes[x.op.lane].ownRuns > 0) {
 		return lo, hi, n
 	}
-	cnt := count(at.hd[hVersion].Load())
+	cnt, names := count(at.hd[hVersion].Load()), x.namesOf(l, at.hd, class)
 	switch {
 	case i+1 >= end:
-	case l.plain() && !own:
-		return x.plainStretch(at, l, i, end)
-	case lo > 0 && ownNames[lo-1].Load() == x.op.name(i+1):
-		for i+n < end && lo > 0 && ownNames[lo-1].Load() == x.op.name(i+n) && x.plainHere(l, class, lo-1) && x.namedHere(at.hd, l, class, lo-1) {
+	case l.plain():
+		return x.plainStretch(at, l, names, i, end)
+	case lo > 0 && names[lo-1].Load() == x.op.name(i+1):
+		for i+n < end && lo > 0 && names[lo-1].Load() == x.op.name(i+n) && x.plainHere(l, class, lo-1) && x.namedHere(at.hd, l, class, lo-1, lo) {
 			lo--
 			n++
 		}
 	default:
-		for i+n < end && hi < cnt && ownNames[hi].Load() == x.op.name(i+n) && x.plainHere(l, class, hi) && x.namedHere(at.hd, l, class, hi) {
+		for i+n < end && hi < min(cnt, len(names)) && names[hi].Load() == x.op.name(i+n) && x.plainHere(l, class, hi) && x.namedHere(at.hd, l, class, hi, hi+1) {
 			hi++
 			n++
 		}
@@ -77,17 +71,17 @@ func (x *Index) stretch(at spot, l lane, i, end int) (lo, hi, n int) {
 	return lo, hi, n
 }
 
-// plainStretch is stretch for a holder that is one number here and has the
-// run's names: all positions below its reach are alike.
-func (x *Index) plainStretch(at spot, l lane, i, end int) (lo, hi, n int) {
-	class, names, pairs, stride := at.class(), sharedNames(at.hd, at.class()), x.op.pairs, x.op.stride
+// plainStretch is stretch for a holder that is one number here: all positions
+// below its reach are alike.
+func (x *Index) plainStretch(at spot, l lane, names []atomic.Uint64, i, end int) (lo, hi, n int) {
+	class, pairs, stride := at.class(), x.op.pairs, x.op.stride
 	lo, hi, n = at.pos(), at.pos()+1, 1
 	if lo > 0 && names[lo-1].Load() == pairs[(i+1)*stride] {
 		for i+n < end && lo > 0 && names[lo-1].Load() == pairs[(i+n)*stride] {
 			lo--
 			n++
 		}
-		if allNamed(at.hd, class, lo, at.pos()) {
+		if x.namedHere(at.hd, l, class, lo, at.pos()) {
 			return lo, hi, n
 		}
 		return at.pos(), hi, 1
@@ -96,7 +90,7 @@ func (x *Index) plainStretch(at spot, l lane, i, end int) (lo, hi, n int) {
 		hi++
 		n++
 	}
-	if allNamed(at.hd, class, at.pos()+1, hi) {
+	if x.namedHere(at.hd, l, class, at.pos()+1, hi) {
 		return lo, hi, n
 	}
 	return lo, at.pos() + 1, 1
@@ -108,10 +102,10 @@ func (x *Index) plainHere(l lane, class uint32, pos int) bool {
 	return x.holdsOn(l, class, pos, x.op.tier, x.op.shard) && !x.exceptional(l, class, pos)
 }
 
-// namedHere reports whether the name at a held position is one that resolve
-// would find there.
-func (x *Index) namedHere(hd []atomic.Uint64, l lane, class uint32, pos int) bool {
-	return x.isOwn(l, class, pos) || named(hd, class, pos)
+// namedHere reports whether the names at held positions [lo, hi) are such that
+// resolve would find there.
+func (x *Index) namedHere(hd []atomic.Uint64, l lane, class uint32, lo, hi int) bool {
+	return l.own() || allNamed(hd, class, lo, hi)
 }
 
 // release takes one copy of a name from a spot, or all of them, on tier t of

@@ -7,42 +7,18 @@ type move struct {
 	n     [NumTiers]uint32
 }
 
-// mustRename reports whether the holder's shard calls another block by the name
-// of the event's block i, and where that one ends. at is where the name shall
-// lie, if it exists yet.
-func (x *Index) mustRename(i int, at spot, exists bool) (spot, bool) {
-	old, ok := x.resolve(x.op.name(i))
-	if ok && exists && old.run == at.run && old.pos() == at.pos() {
-		// The same place, but perhaps the end of a longer block till now.
-		ok = x.lanes[x.op.lane].own > 0 && x.spanAt(old, x.op.name(i)) != 1
-	}
-	return old, ok
-}
-
-// rename looks whether block i's name means another block to the holder's
-// shard, and if so takes all its copies from there: the last announcement
-// decides. They are added at the new block when the event is done.
-func (x *Index) rename(i int, at spot, exists bool) bool {
-	old, ok := x.mustRename(i, at, exists)
-	if ok {
-		x.take(old, i)
-	}
-	return ok
-}
-
 // novel looks up the names of blocks [i, i+n), all at once, and reports whether
 // none of them is in the name table, so that nothing can mean another block.
 // What it learned of their places there is left in x.homes.
 func (x *Index) novel(i, n int) bool {
-	own, tag := x.lanes[x.op.lane].own > 0, uint64(x.op.lane)
+	own := x.lanes[x.op.lane].own
 	homes, pairs, stride := x.homes[:n], x.op.pairs[i*x.op.stride:], x.op.stride
 	x.fetch(i, i+n+lead)
-	if own {
-		touched := uint64(0)
+	if own != nil {
 		for j := range homes {
-			touched |= x.own.touch(x.own.hash(pairs[j*stride], tag))
+			x.lines[j] = own.line(x.names.hash(pairs[j*stride]))
 		}
-		x.touched = touched
+		fetchLines(&x.lines[0], n)
 	}
 	for j := range homes {
 		h := x.names.hash(pairs[j*stride])
@@ -54,19 +30,28 @@ func (x *Index) novel(i, n int) bool {
 			}
 		}
 		homes[j].free = i
-		if own && x.own.first(pairs[j*stride], tag) != 0 {
-			return false
+		if own != nil {
+			if e, _ := own.first(h); e != 0 {
+				return false // or only looks as if: renames will see
+			}
 		}
 	}
 	x.grown = x.names.grown
 	return true
 }
 
-// renames is rename for blocks [i, i+n) that do not exist yet.
+// renames looks whether names of blocks [i, i+n), which do not exist yet, mean
+// other blocks to the holder's shard, and if so takes all their copies from
+// there: the last announcement decides. They are added at the new blocks when
+// the event is done.
 func (x *Index) renames(i, n int) bool {
+	if n > 1 {
+		x.warm(i, n)
+	}
 	any := false
 	for j := i; j < i+n; j++ {
-		if x.rename(j, spot{}, false) {
+		if old, ok := x.resolve(x.op.name(j)); ok {
+			x.take(old, j)
 			any = true
 		}
 	}

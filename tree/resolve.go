@@ -12,16 +12,16 @@ type spot struct {
 
 func (s spot) pos() int { return int(s.position) }
 
-// spotOf is the spot of a value of a table; spotAt that of an entry of the name
-// table.
-func (x *Index) spotOf(val uint64) spot {
-	run := uint32(val >> 16)
-	return spot{run: run, position: int32(int(val & 0xffff)), hd: x.run(run)}
-}
-
+// spotAt is the spot of an entry of the name table; spotOwn that of an entry of
+// a holder's own names.
 func (x *Index) spotAt(e uint64) spot {
 	run := entryRun(e)
 	return spot{run: run, position: int32(entryPos(e)), hd: x.run(run)}
+}
+
+func (x *Index) spotOwn(e uint64) spot {
+	run := ownRun(e)
+	return spot{run: run, position: int32(ownPos(e)), hd: x.run(run)}
 }
 
 // nameOf is the shared name of the block an entry of the name table is about.
@@ -31,9 +31,6 @@ func (x *Index) nameOf(e uint64) uint64 {
 }
 
 func (s spot) class() uint32 { return classOf(s.run) }
-
-// val is the spot as a value of a table.
-func (s spot) val() uint64 { return plainVal | uint64(s.run)<<16 | uint64(s.pos()) }
 
 // before is the position in front of s, in the parent run if s is a first one;
 // false at a root.
@@ -52,14 +49,18 @@ func (x *Index) before(s spot) (spot, bool) {
 
 // resolve finds the one block that the current holder's shard holds and calls
 // name. Of all blocks with that name it must be one the holder has: another
-// holder's equal name proves nothing. Where the name is looked up first is
-// where most of the holder's names are.
+// holder's equal name proves nothing. In a run a holder bears the run's names or
+// its own, so where it is only in runs of one kind, one look is enough; else
+// the name is looked up first where most of the holder's names are.
 func (x *Index) resolve(name uint64) (spot, bool) {
 	ls := &x.lanes[x.op.lane]
-	if ls.own == 0 {
+	switch ls.ownRuns {
+	case 0:
 		return x.resolveShared(name)
+	case ls.runs:
+		return x.resolveOwn(name)
 	}
-	if 2*ls.own > ls.residencies {
+	if 2*ls.own.names() > ls.residencies {
 		if at, ok := x.resolveOwn(name); ok {
 			return at, true
 		}
@@ -92,7 +93,7 @@ func (x *Index) means(e, name uint64) (spot, bool) {
 	if l == 0 {
 		return at, false
 	}
-	return at, x.holds(l, at.class(), at.pos(), int(x.op.shard)) && !x.isOwn(l, at.class(), at.pos())
+	return at, x.holds(l, at.class(), at.pos(), int(x.op.shard)) && !l.own()
 }
 
 // resolveParent is resolve for a name that is perhaps the last of an event not
@@ -108,16 +109,19 @@ func (x *Index) resolveParent(name uint64) (spot, bool) {
 
 func (x *Index) resolveOwn(name uint64) (spot, bool) {
 	id, shard := x.op.lane, int(x.op.shard)
-	tag := uint64(id)
-	h := x.own.hash(name, tag)
-	for v, i := x.own.next(h, h, name, tag); v != 0; v, i = x.own.next(h, i, name, tag) {
-		at := x.spotOf(v & (1<<tagShift - 1))
+	own := x.lanes[id].own
+	if own.names() == 0 {
+		return spot{}, false
+	}
+	h := x.names.hash(name)
+	for e, i := own.first(h); e != 0; e, i = own.next(h, i) {
+		at := x.spotOwn(e)
 		l := x.laneIn(at.hd, id)
 		if x.exceptional(l, at.class(), at.pos()) {
 			if x.supportsName(x.supportsOf(id, at.run, at.pos()), name, shard) {
 				return at, true
 			}
-		} else if x.holds(l, at.class(), at.pos(), shard) {
+		} else if x.nameAt(l, at.hd, at.class(), at.pos()) == name && x.holds(l, at.class(), at.pos(), shard) {
 			return at, true
 		}
 	}
@@ -125,24 +129,37 @@ func (x *Index) resolveOwn(name uint64) (spot, bool) {
 }
 
 // maxTwins is how many blocks may share one name in the name table. Beyond it
-// a name is kept under its holder, so that engines that number their blocks
-// from 1 cannot make one long list of it.
+// a name becomes its holder's own, so that engines that number their blocks from
+// 1 cannot make one long list of it.
 const maxTwins = 4
 
-// nameFresh gives n positions from at on, unnamed so far and held by nobody
-// under a shared name, the names of the event's blocks from block on; a name
-// that too many blocks bear becomes the holder's own.
-func (x *Index) nameFresh(at spot, slot *atomic.Uint64, n, block int) {
-	class := at.class()
-	shared := sharedNames(at.hd, class)
-	var own []atomic.Uint64
-	if l := lane(slot.Load()); l.own() {
-		own = x.ownNames(l.ref(), class)
+// nameSpan gives n positions from at on, which the holder does not hold yet, the
+// names of the event's blocks from block on. If it bears the run's names here,
+// it goes on so as long as those are the same; else all its names here become
+// its own.
+func (x *Index) nameSpan(at spot, slot *atomic.Uint64, n, block int) {
+	if !lane(slot.Load()).own() && x.shareNames(at, n, block) {
+		return
 	}
-	from := at.pos()
+	x.nameOwn(at, x.makeOwn(at, slot, at.pos()+n), n, block)
+}
+
+// shareNames makes the run's names at n positions from at on those of the
+// event's blocks from block on; false if they cannot be: another name stands
+// there, or a name is borne by too many blocks already.
+func (x *Index) shareNames(at spot, n, block int) bool {
+	class, from := at.class(), at.pos()
+	shared := sharedNames(at.hd, class)
+	for i := 0; i < n; i++ {
+		if named(at.hd, class, from+i) && shared[from+i].Load() != x.op.name(block+i) {
+			return false
+		}
+	}
 	for i := 0; i < n; i++ {
 		p, name := from+i, x.op.name(block+i)
-		at.position = int32(p)
+		if named(at.hd, class, p) {
+			continue
+		}
 		twins := 0
 		h := x.names.hash(name)
 		for e, k := x.names.next(h, home(h)); e != 0; e, k = x.names.next(h, k) {
@@ -151,16 +168,8 @@ func (x *Index) nameFresh(at spot, slot *atomic.Uint64, n, block int) {
 				x.markTwin(entryRun(e))
 			}
 		}
-		if own != nil {
-			own[p].Store(name)
-		}
 		if twins >= maxTwins {
-			var l lane
-			l, own = x.needNames(slot, at.hd, class)
-			own[p].Store(name)
-			x.setMark(x.side(l.ref()), class, sOwn, p, true)
-			x.addOwnName(l.id(), name, at)
-			continue
+			return false
 		}
 		if twins > 0 {
 			x.markTwin(at.run)
@@ -169,9 +178,11 @@ func (x *Index) nameFresh(at spot, slot *atomic.Uint64, n, block int) {
 		setNamed(at.hd, class, p, p+1)
 		x.names.add(h, at.run, p)
 	}
+	return true
 }
 
-// nameNovel is nameFresh for names that novel found in no block.
+// nameNovel is shareNames for positions without names and names that novel found
+// in no block.
 func (x *Index) nameNovel(at spot, n, block int) {
 	shared := sharedNames(at.hd, at.class())[at.pos() : at.pos()+n]
 	fillUnseen(shared, x.op.pairs[block*x.op.stride:], x.op.stride)
@@ -185,46 +196,26 @@ func (x *Index) nameNovel(at spot, n, block int) {
 	setNamed(at.hd, at.class(), at.pos(), at.pos()+n)
 }
 
-// warm fetches the places of names of blocks [i, i+n) of the event in both
-// tables of names ahead of their use.
+// warm fetches the places of names of blocks [i, i+n) of the event ahead of their
+// use, in those tables that a look-up for the holder would ask.
 func (x *Index) warm(i, n int) {
-	for end := i + n; i < end; i += maxHomes {
-		m := min(end-i, maxHomes)
-		for j := range m {
-			x.lines[j] = x.names.line(x.names.hash(x.op.name(i + j)))
+	ls := &x.lanes[x.op.lane]
+	own, shared := ls.own, ls.ownRuns < ls.runs
+	for end := i + n; i < end; {
+		k := 0
+		for ; i < end && k+2 <= len(x.lines); i++ {
+			h := x.names.hash(x.op.name(i))
+			if shared {
+				x.lines[k] = x.names.line(h)
+				k++
+			}
+			if own != nil {
+				x.lines[k] = own.line(h)
+				k++
+			}
 		}
-		fetchLines(&x.lines[0], m)
-		if x.lanes[x.op.lane].own == 0 {
-			continue
-		}
-		touched, tag := uint64(0), uint64(x.op.lane)
-		for j := range m {
-			touched |= x.own.touch(x.own.hash(x.op.name(i+j), tag))
-		}
-		x.touched = touched
+		fetchLines(&x.lines[0], k)
 	}
-}
-
-// nameKnown gives the holder a name for a position it does not hold yet but
-// that exists: the run's if it is the same, the first one if the run has none,
-// else one of the holder's own.
-func (x *Index) nameKnown(at spot, slot *atomic.Uint64, block int) {
-	class, name := at.class(), x.op.name(block)
-	if !named(at.hd, class, at.pos()) {
-		x.nameFresh(at, slot, 1, block)
-		return
-	}
-	l := lane(slot.Load())
-	if sharedNames(at.hd, class)[at.pos()].Load() == name {
-		if l.own() {
-			x.ownNames(l.ref(), class)[at.pos()].Store(name)
-		}
-		return
-	}
-	l, own := x.needNames(slot, at.hd, class)
-	own[at.pos()].Store(name)
-	x.setMark(x.side(l.ref()), class, sOwn, at.pos(), true)
-	x.addOwnName(l.id(), name, at)
 }
 
 // markTwin notes that some name in a run is borne by another block too, so that

@@ -6,28 +6,26 @@ import (
 )
 
 // A side record carries what one word cannot: a holder that lies on several
-// tiers of a run, has holes in it, has TP shards, names of its own, or several
-// copies. Readers see the first two words, the names and the mark of
-// positions without one; the rest is the writer's arithmetic.
+// tiers of a run, has holes in it, has TP shards, or several copies. Readers
+// see the first two words, the names and the mark of positions without one; the
+// rest is the writer's arithmetic.
 //
 //	s0  device 16, any 16, device∪host 16         leading blocks per view
 //	s1  device 16, host 16, extension end 16
-//	s2  names: the holder's own names of the run's positions
+//	s2  names: the holder's own names of the run's positions, if it has them
 //	s3  rows: one plane of bits per (tier, TP shard) that holds anything
-//	s4  own: positions whose name is in the name table under the holder
-//	s5  exceptional: positions whose residencies are in the support lists
-//	s6  nameless: positions without one name that is true in every view
-//	s7  residencies, kept for holders with TP shards
+//	s4  exceptional: positions whose residencies are in the support lists
+//	s5  nameless: positions without one name that is true in every view
+//	s6  residencies, kept for holders with TP shards
 const (
 	sView = iota
 	sExt
 	sNames
 	sRows
-	sOwn
 	sExc
 	sNameless
 	sRes
-	sideWords
+	sideWords = 8 // a line
 )
 
 func (x *Index) side(ref uint32) []atomic.Uint64 { return x.sides.at(ref) }
@@ -189,34 +187,28 @@ func (x *Index) holdsOn(l lane, class uint32, pos int, t Tier, shard uint8) bool
 	return w != nil && bit(w, pos)
 }
 
-// isOwn reports whether the holder's name of a position is in the name table
-// under the holder, not under the run's shared name.
-func (x *Index) isOwn(l lane, class uint32, pos int) bool {
-	return l.own() && x.marked(x.side(l.ref()), class, sOwn, pos)
-}
-
 // exceptional reports whether a position's residencies are in a support list.
 func (x *Index) exceptional(l lane, class uint32, pos int) bool {
-	return l.ref() != 0 && x.marked(x.side(l.ref()), class, sExc, pos)
+	return !l.plain() && x.marked(x.side(l.ref()), class, sExc, pos)
 }
 
 // nameAt is the name the holder gives a position it holds.
 func (x *Index) nameAt(l lane, hd []atomic.Uint64, class uint32, pos int) uint64 {
+	return x.namesOf(l, hd, class)[pos].Load()
+}
+
+// namesOf are the names a holder bears in a run.
+func (x *Index) namesOf(l lane, hd []atomic.Uint64, class uint32) []atomic.Uint64 {
 	if l.own() {
-		return x.ownNames(l.ref(), class)[pos].Load()
+		return x.ownNames(l)
 	}
-	return sharedNames(hd, class)[pos].Load()
+	return sharedNames(hd, class)
 }
 
-func (x *Index) ownNames(ref, class uint32) []atomic.Uint64 {
-	return x.nameArrays[class].at(uint32(x.side(ref)[sNames].Load()))
-}
-
-// needSide gives a lane a side record and returns it. A lane that is plain
-// stays plain.
-func (x *Index) needSide(slot *atomic.Uint64) (lane, []atomic.Uint64) {
+// needRows turns a plain lane into one with rows; its figures stay the same.
+func (x *Index) needRows(slot *atomic.Uint64, class uint32) (lane, []atomic.Uint64) {
 	l := lane(slot.Load())
-	if l.ref() != 0 {
+	if !l.plain() {
 		return l, x.side(l.ref())
 	}
 	ref := x.sides.alloc()
@@ -224,38 +216,14 @@ func (x *Index) needSide(slot *atomic.Uint64) (lane, []atomic.Uint64) {
 	for i := range s {
 		s[i].Store(0)
 	}
-	l |= lane(ref) << 32
-	slot.Store(uint64(l))
-	return l, s
-}
-
-// needNames gives a lane names of its own, at first those of the run.
-func (x *Index) needNames(slot *atomic.Uint64, hd []atomic.Uint64, class uint32) (lane, []atomic.Uint64) {
-	l, s := x.needSide(slot)
 	if l.own() {
-		return l, x.ownNames(l.ref(), class)
-	}
-	ref := x.nameArrays[class].alloc()
-	own := x.nameArrays[class].at(ref)
-	copyUnseen(own, sharedNames(hd, class)[:count(hd[hVersion].Load())])
-	s[sNames].Store(uint64(ref))
-	l |= laneOwn
-	slot.Store(uint64(l))
-	x.mark(stepNames)
-	return l, own
-}
-
-// needRows turns a plain lane into one with rows; its figures stay the same.
-func (x *Index) needRows(slot *atomic.Uint64, class uint32) (lane, []atomic.Uint64) {
-	l, s := x.needSide(slot)
-	if !l.plain() {
-		return l, s
+		s[sNames].Store(uint64(l.ref()))
 	}
 	if n := l.reach(); n > 0 {
 		fill(x.row(s, class, l.tier(), 0, true), 0, n)
 	}
 	x.figures(s, class, 1)
-	l = fullLane(l.id(), l.ref(), l.own())
+	l = fullLane(l.id(), ref, l.own())
 	slot.Store(uint64(l))
 	x.mark(stepRows)
 	return l, s
@@ -340,18 +308,22 @@ func (x *Index) figures(s []atomic.Uint64, class uint32, shards int) (empty bool
 	return empty, NumTiers, 0
 }
 
-// freeSide gives back a side record and all that hangs on it, after the
-// version has moved.
-func (x *Index) freeSide(ref, class uint32) {
-	if ref == 0 {
-		return
+// freeRefs gives back what a lane that is gone referred to, after the version
+// has moved.
+func (x *Index) freeRefs(l lane, class uint32) {
+	if l.own() {
+		x.freeNames(x.namesRef(l))
 	}
+	if !l.plain() {
+		x.freeSide(l.ref(), class)
+	}
+}
+
+// freeSide gives back a side record and all that hangs on it but the names,
+// after the version has moved.
+func (x *Index) freeSide(ref, class uint32) {
 	s := x.side(ref)
 	x.freeRows(s, class)
-	if names := uint32(s[sNames].Load()); names != 0 {
-		x.nameArrays[class].release(names)
-	}
-	x.freePlane(class, uint32(s[sOwn].Load()))
 	x.freePlane(class, uint32(s[sExc].Load()))
 	x.freePlane(class, uint32(s[sNameless].Load()))
 	x.sides.release(ref)

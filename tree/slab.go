@@ -41,6 +41,15 @@ func (s *slab) at(id uint32) []atomic.Uint64 {
 	return c[o : o+s.stride : o+s.stride]
 }
 
+// seen is at for a reader, whose id may be of a cell of another slab, where what
+// it came from is used again: nil if there is no such cell.
+func (s *slab) seen(id uint32) []atomic.Uint64 {
+	if int(id>>s.shift) >= len(*s.dir.Load()) {
+		return nil
+	}
+	return s.at(id)
+}
+
 // alloc hands out a cell; its words are those its last user left.
 func (s *slab) alloc() uint32 {
 	s.live++

@@ -29,6 +29,7 @@ func (x *Index) Store(o Owner, s *Store) Outcome {
 	if n == 0 {
 		return x.op.out
 	}
+	x.expectOwn(n, s.HasParent, s.Parent)
 	if r := x.duplicates(n, s.HasParent, s.Parent); r != Accepted {
 		x.op.out.Reason = r
 		return x.op.out
@@ -188,8 +189,16 @@ func (x *Index) chain(at place, i, n int) {
 		if k == 0 {
 			want := n - i
 			fresh = min(fresh, len(x.homes))
-			novel := x.novel(i, fresh)
-			if !novel && x.renames(i, fresh) {
+			novel := false
+			if x.private(at) {
+				var old spot
+				var must bool
+				x.warm(i, fresh)
+				if fresh, old, must = x.strange(i, fresh, spot{}); must {
+					x.take(old, i)
+					continue
+				}
+			} else if novel = x.novel(i, fresh); !novel && x.renames(i, fresh) {
 				continue
 			}
 			if !x.admit(at, here, 0, i, fresh, novel) {
@@ -204,7 +213,7 @@ func (x *Index) chain(at place, i, n int) {
 			if novel && !lane(slot.Load()).own() {
 				x.nameNovel(here, k, i)
 			} else {
-				x.nameFresh(here, slot, k, i)
+				x.nameSpan(here, slot, k, i)
 			}
 			x.claim(here, slot, k)
 			x.gained(k)
@@ -234,7 +243,7 @@ func (x *Index) holdKnown(here spot, i, k int) int {
 	if slot != nil {
 		l = lane(slot.Load())
 	}
-	if !l.own() && x.lanes[id].own == 0 && !metaOf(here.hd).twin() {
+	if x.lanes[id].ownRuns == 0 && !metaOf(here.hd).twin() {
 		if n := x.sameNames(here, i, k); n > 0 {
 			if n = x.untouched(l, class, here.pos(), n); n > 0 {
 				if slot == nil {
@@ -292,35 +301,36 @@ func (x *Index) untouched(l lane, class uint32, pos, n int) int {
 }
 
 // holdSlow is holdKnown for everything that is not plain: own names, twins,
-// copies. It claims stretches the holder does not have at once.
+// copies. It claims stretches the holder does not have, under names that mean
+// nothing to it, at once.
 func (x *Index) holdSlow(here spot, i, k int) int {
 	class, from := here.class(), here.pos()
-	k = min(k, maxHomes)
-	if k > 1 {
+	if k = min(k, maxHomes); k > 1 {
 		x.warm(i, k)
 	}
+	strange := 0 // blocks whose names are known to mean nothing, done ones among them
 	for done := 0; done < k; {
 		here.position = int32(from + done)
-		if x.rename(i+done, here, true) {
-			return done
+		if strange <= done {
+			var old spot
+			var must bool
+			if strange, old, must = x.strange(i+done, k-done, here); must {
+				x.take(old, i+done)
+				return done
+			}
+			strange += done
 		}
 		slot := x.laneHere(here)
-		l := lane(slot.Load())
-		if x.holds(l, class, here.pos(), -1) {
+		l, m := lane(slot.Load()), 0
+		for done+m < strange && !x.holds(l, class, from+done+m, -1) {
+			m++
+		}
+		if m == 0 {
 			x.holdOne(here, i+done, 1)
 			done++
 			continue
 		}
-		x.nameKnown(here, slot, i+done)
-		m := 1
-		for done+m < k && !x.holds(lane(slot.Load()), class, from+done+m, -1) {
-			at := spot{run: here.run, position: int32(from + done + m), hd: here.hd}
-			if _, must := x.mustRename(i+done+m, at, true); must {
-				break
-			}
-			x.nameKnown(at, slot, i+done+m)
-			m++
-		}
+		x.nameSpan(here, slot, m, i+done)
 		x.claim(here, slot, m)
 		x.gained(m)
 		done += m

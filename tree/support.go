@@ -86,41 +86,18 @@ func (x *Index) makeExceptional(at spot, slot *atomic.Uint64) {
 	if x.marked(s, at.class(), sExc, at.pos()) {
 		return
 	}
-	name, head := x.nameAt(l, at.hd, at.class(), at.pos()), uint32(0)
+	names, head := x.namesOf(l, at.hd, at.class()), uint32(0)
 	pl := &x.planes[planeOf(at.class())]
 	for ref := uint32(s[sRows].Load()); ref != 0; {
 		w := pl.at(ref)
 		h := w[0].Load()
 		if bit(w[1:], at.pos()) {
-			head = x.newSupport(support{name: name, next: head, n: 1, tier: rowTier(h), shard: rowShard(h), span: 1})
+			head = x.newSupport(support{name: names[at.pos()].Load(), next: head, n: 1, tier: rowTier(h), shard: rowShard(h), span: 1})
 		}
 		ref = uint32(h)
 	}
 	x.setSupports(l.id(), at.run, at.pos(), 0, head)
 	x.setMark(s, at.class(), sExc, at.pos(), true)
-}
-
-// makeOwn moves the holder's name of a held position from the run's shared
-// name to the holder's own.
-func (x *Index) makeOwn(at spot, slot *atomic.Uint64) lane {
-	l, _ := x.needNames(slot, at.hd, at.class())
-	s := x.side(l.ref())
-	if !x.marked(s, at.class(), sOwn, at.pos()) {
-		x.setMark(s, at.class(), sOwn, at.pos(), true)
-		x.addOwnName(l.id(), x.ownNames(l.ref(), at.class())[at.pos()].Load(), at)
-	}
-	return l
-}
-
-func (x *Index) addOwnName(id uint32, name uint64, at spot) {
-	x.own.add(name, uint64(id)<<tagShift|at.val())
-	x.lanes[id].own++
-}
-
-func (x *Index) dropOwnName(id uint32, name uint64, at spot) {
-	if x.own.remove(name, uint64(id)<<tagShift|at.val()) {
-		x.lanes[id].own--
-	}
 }
 
 // support adds n copies of a name to a position the holder holds already, or
@@ -135,25 +112,15 @@ func (x *Index) support(at spot, slot *atomic.Uint64, v support) {
 		}
 		return
 	}
-	own := x.isOwn(l, at.class(), at.pos())
-	if !own && head != 0 && v.name != x.nameAt(l, at.hd, at.class(), at.pos()) {
-		l = x.makeOwn(at, slot)
-		own = true
+	if l.own() || head == 0 || v.inner || v.name != x.nameAt(l, at.hd, at.class(), at.pos()) {
+		l = x.makeOwn(at, slot, at.pos()+1)
 	}
-	if !own && (head == 0 || v.inner) {
-		l, _ = x.needNames(slot, at.hd, at.class())
-		x.setMark(x.side(l.ref()), at.class(), sOwn, at.pos(), true)
-		own = true
-		if head != 0 {
-			x.addOwnName(l.id(), x.ownNames(l.ref(), at.class())[at.pos()].Load(), at)
-		}
-	}
-	if own && !v.inner && !x.supportsName(head, v.name, -1) {
+	if l.own() && !v.inner && !x.supportsName(head, v.name, -1) {
 		x.addOwnName(l.id(), v.name, at)
 	}
 	v.next = head
 	x.setSupports(l.id(), at.run, at.pos(), head, x.newSupport(v))
-	if own {
+	if l.own() {
 		x.nameExceptional(at, l)
 	}
 }
@@ -180,7 +147,7 @@ func (x *Index) nameExceptional(at spot, l lane) {
 		}
 	}
 	if good != 0 {
-		x.ownNames(l.ref(), class)[at.pos()].Store(x.supports[good].name)
+		x.ownNames(l)[at.pos()].Store(x.supports[good].name)
 	}
 	x.setMark(s, class, sNameless, at.pos(), good == 0)
 }
@@ -216,8 +183,7 @@ func (x *Index) unsupport(at spot, l lane, name uint64, t Tier, shard uint8, n u
 		}
 		x.setSupports(l.id(), at.run, at.pos(), head, newHead)
 		head = newHead
-		own := x.isOwn(l, at.class(), at.pos())
-		if own && !inner && !x.supportsName(head, name, -1) {
+		if l.own() && !inner && !x.supportsName(head, name, -1) {
 			x.dropOwnName(l.id(), name, at)
 		}
 		bare = true
@@ -227,7 +193,7 @@ func (x *Index) unsupport(at spot, l lane, name uint64, t Tier, shard uint8, n u
 				break
 			}
 		}
-		if head != 0 && own {
+		if head != 0 && l.own() {
 			x.nameExceptional(at, l)
 		}
 	}
@@ -251,8 +217,6 @@ func (x *Index) simplify(at spot, l lane, head uint32) {
 			x.freeSupport(i)
 			i = next
 		}
-	} else {
-		x.setMark(s, at.class(), sOwn, at.pos(), false)
 	}
 	x.setMark(s, at.class(), sExc, at.pos(), false)
 	x.setMark(s, at.class(), sNameless, at.pos(), false)

@@ -3,10 +3,8 @@ package tree
 import "math/bits"
 
 // A table is cut into segments that grow one at a time, so that growth never
-// copies more than a small part of it at once: the table of own names into
-// many, tables of what is rare into few.
+// copies more than a small part of it at once.
 const (
-	manySegments = 128
 	fewSegments  = 32
 	segmentStart = 8 // entries of a segment when new
 )
@@ -72,15 +70,6 @@ func (t *table) first(key, tag uint64) uint64 {
 	h := t.hash(key, tag)
 	v, _ := t.next(h, h, key, tag)
 	return v
-}
-
-// touch loads the home place of a hash: see nameTable.touch.
-func (t *table) touch(hash uint64) uint64 {
-	s := t.seg[hash>>t.shift]
-	if len(s) == 0 {
-		return 0
-	}
-	return s[hash&(uint64(len(s))-1)].val
 }
 
 // add puts in one more value of the key; the tag is the value's top bits.

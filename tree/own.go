@@ -1,0 +1,272 @@
+package tree
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// In a run a holder bears the run's names, or names of its own: an array of
+// them, and an entry in its table of own names for each position it holds. It
+// begins with the run's, and never goes back from its own: engines that name
+// blocks in another way than those before them do so everywhere.
+
+// namesRef says where a holder's own names of a run are, whose lane says that it
+// has them: the size class of the array on top, as in the id of a run.
+func (x *Index) namesRef(l lane) uint32 {
+	if l.plain() {
+		return l.ref()
+	}
+	return uint32(x.side(l.ref())[sNames].Load())
+}
+
+// ownNames are those names, as far as the holder holds blocks, and not always
+// further. Any goroutine may ask; a reader that is late may find too few.
+func (x *Index) ownNames(l lane) []atomic.Uint64 { return x.namesAt(x.namesRef(l)) }
+
+func (x *Index) namesAt(ref uint32) []atomic.Uint64 {
+	if ref == 0 {
+		return nil
+	}
+	return x.nameArrays[ref>>28].at(ref & (1<<28 - 1))
+}
+
+// newNames makes an array for n names at least.
+func (x *Index) newNames(n int) uint32 {
+	class := uint32(max(0, bits.Len(uint(n-1))-2))
+	return class<<28 | x.nameArrays[class].alloc()
+}
+
+func (x *Index) freeNames(ref uint32) { x.nameArrays[ref>>28].release(ref & (1<<28 - 1)) }
+
+// makeOwn makes the names of a holder in a run its own, at first the same, with
+// room for those up to a position, end, that come next.
+func (x *Index) makeOwn(at spot, slot *atomic.Uint64, end int) lane {
+	l, class := lane(slot.Load()), at.class()
+	if l.own() {
+		return x.roomForNames(at, slot, end)
+	}
+	held := l.reach()
+	if !l.plain() {
+		held = x.rowsTop(l.ref(), class)
+	}
+	ref := x.newNames(max(held, end))
+	names := x.namesAt(ref)
+	copyUnseen(names, sharedNames(at.hd, class)[:held])
+	if l.plain() {
+		l |= lane(ref) << 32
+	} else {
+		x.side(l.ref())[sNames].Store(uint64(ref))
+	}
+	l |= laneOwn
+	slot.Store(uint64(l))
+	x.mark(stepNames)
+	x.lanes[l.id()].ownRuns++
+	for p := range held {
+		at.position = int32(p)
+		switch {
+		case x.exceptional(l, class, p):
+			for i := x.supportsOf(l.id(), at.run, p); i != 0; i = x.supports[i].next {
+				if v := &x.supports[i]; !v.inner && !x.supportsName(v.next, v.name, -1) {
+					x.addOwnName(l.id(), v.name, at)
+				}
+			}
+		case x.holds(l, class, p, -1):
+			x.addOwnName(l.id(), names[p].Load(), at)
+		}
+	}
+	return l
+}
+
+// roomForNames gives a holder that has its own names in a run a longer array, if
+// they do not reach to a position, end. The old one is free when the version has
+// moved.
+func (x *Index) roomForNames(at spot, slot *atomic.Uint64, end int) lane {
+	l := lane(slot.Load())
+	old := x.ownNames(l)
+	if end <= len(old) {
+		return l
+	}
+	was, ref := x.namesRef(l), x.newNames(end)
+	copyUnseen(x.namesAt(ref), old)
+	if l.plain() {
+		l = l&^laneRef | lane(ref)<<32
+		slot.Store(uint64(l))
+	} else {
+		x.side(l.ref())[sNames].Store(uint64(ref))
+	}
+	x.mark(stepNames)
+	at.hd[hVersion].Store(at.hd[hVersion].Load() + version1)
+	x.mark(stepVersion)
+	x.freeNames(was)
+	return l
+}
+
+// expectOwn has the lines of the holder's table loaded that a store of n blocks
+// will look at first, while it looks at other things.
+func (x *Index) expectOwn(n int, hasParent bool, parent uint64) {
+	own := x.lanes[x.op.lane].own
+	if own.names() == 0 {
+		return
+	}
+	k := 0
+	if hasParent {
+		x.lines[0], k = own.line(x.names.hash(parent)), 1
+	}
+	for i := range min(n, len(x.lines)-1) {
+		x.lines[k+i] = own.line(x.names.hash(x.op.name(i)))
+	}
+	fetchLines(&x.lines[0], k+min(n, len(x.lines)-1))
+}
+
+// private reports whether the holder goes on behind a place in a run where its
+// names are its own.
+func (x *Index) private(at place) bool {
+	if x.lanes[x.op.lane].ownRuns == 0 || isRoot(at.run) {
+		return false
+	}
+	hd := x.run(at.run)
+	if at.off < count(hd[hVersion].Load()) || !open(hd, classOf(at.run)) {
+		return false
+	}
+	return x.laneIn(hd, x.op.lane).own()
+}
+
+// nameOwn gives n positions from at on, which the holder does not hold yet, the
+// names of the event's blocks from block on as its own.
+func (x *Index) nameOwn(at spot, l lane, n, block int) {
+	names, pairs := x.ownNames(l)[at.pos():at.pos()+n], x.op.pairs[block*x.op.stride:]
+	fillUnseen(names, pairs, x.op.stride)
+	own := x.ownTable(l.id())
+	for i := range n {
+		own.add(x.names.hash(pairs[i*x.op.stride]), at.run, at.pos()+i)
+	}
+	x.ownNamesLive += n
+}
+
+// unname takes the own names of positions that the holder does not hold any
+// more, whatever it held of them before, out of its table.
+func (x *Index) unname(at spot, l lane, gone bool, lo, hi int) {
+	class := at.class()
+	for lo < hi {
+		for ; lo < hi && !gone && x.holds(l, class, lo, -1); lo++ {
+		}
+		end := lo
+		for ; end < hi && (gone || !x.holds(l, class, end, -1)); end++ {
+		}
+		x.forgetOwn(at, l, lo, end)
+		lo = end
+	}
+}
+
+// forgetOwn takes what names there are at positions [lo, hi) out of the
+// holder's table; those of a position with a list have gone with the list.
+func (x *Index) forgetOwn(at spot, l lane, lo, hi int) {
+	own := x.lanes[l.id()].own
+	if own == nil || lo == hi {
+		return // the holder's id is retired, and its table gone
+	}
+	names, was := x.ownNames(l), own.live
+	for p := lo; p < min(hi, len(names)); p++ {
+		own.remove(x.names.hash(names[p].Load()), at.run, p)
+	}
+	x.ownNamesLive += own.live - was
+	x.tidyOwn(l.id())
+}
+
+// strange is how many blocks from i on have names that mean nothing to the
+// holder's shard. If the first has one that means another block than the one at
+// a spot, must is true and old is where that one ends.
+func (x *Index) strange(i, n int, at spot) (k int, old spot, must bool) {
+	ls := &x.lanes[x.op.lane]
+	if k = n; ls.ownRuns > 0 {
+		k = x.strangeOwn(i, n)
+	}
+	if ls.ownRuns < ls.runs {
+		k, old, must = x.strangeShared(i, k)
+	}
+	if k > 0 {
+		return k, spot{}, false
+	}
+	if !must {
+		if old, must = x.resolve(x.op.name(i)); !must {
+			return 1, old, false
+		}
+	}
+	if old.run == at.run && old.pos() == at.pos() {
+		// The same place, but perhaps the end of a longer block till now.
+		must = ls.ownRuns > 0 && x.spanAt(old, x.op.name(i)) != 1
+	}
+	return 0, old, must
+}
+
+// strangeOwn is how many names of blocks [i, i+n) are surely not in the holder's
+// table of own names.
+func (x *Index) strangeOwn(i, n int) int {
+	own, pairs, stride := x.lanes[x.op.lane].own, x.op.pairs[i*x.op.stride:], x.op.stride
+	if own == nil {
+		return n
+	}
+	for j := range n {
+		if e, _ := own.first(x.names.hash(pairs[j*stride])); e != 0 {
+			return j
+		}
+	}
+	return n
+}
+
+// strangeShared is how many of blocks [i, i+n) have names by which the holder's
+// shard calls no block in runs whose names it shares. Where the first is one, old
+// is the block that has it.
+func (x *Index) strangeShared(i, n int) (k int, old spot, first bool) {
+	for ; k < n; k++ {
+		h := x.names.hash(x.op.name(i + k))
+		if e, _ := x.names.next(h, home(h)); e == 0 {
+			continue
+		}
+		if at, ok := x.resolveShared(x.op.name(i + k)); ok {
+			return k, at, k == 0
+		}
+	}
+	return k, spot{}, false
+}
+
+// addOwnName notes that a holder calls a block by a name of its own.
+func (x *Index) addOwnName(id uint32, name uint64, at spot) {
+	x.ownTable(id).add(x.names.hash(name), at.run, at.pos())
+	x.ownNamesLive++
+}
+
+// dropOwnName takes that back.
+func (x *Index) dropOwnName(id uint32, name uint64, at spot) {
+	if own := x.lanes[id].own; own != nil && own.remove(x.names.hash(name), at.run, at.pos()) {
+		x.ownNamesLive--
+		x.tidyOwn(id)
+	}
+}
+
+// ownTable is the table of a holder's own names, made if needed.
+func (x *Index) ownTable(id uint32) *ownTable {
+	ls := &x.lanes[id]
+	if ls.own == nil {
+		ls.own = &ownTable{meter: &x.meter}
+	}
+	return ls.own
+}
+
+// tidyOwn gives a table without names back, if it is more than a small one that
+// the next event may want again.
+func (x *Index) tidyOwn(id uint32) {
+	if t := x.lanes[id].own; t.live == 0 && (t.cut != nil || len(t.whole.words) > ownKept*ownLine) {
+		x.dropOwnNames(id)
+	}
+}
+
+// dropOwnNames forgets all that a holder calls by names of its own: nobody asks
+// for them any more.
+func (x *Index) dropOwnNames(id uint32) {
+	if t := x.lanes[id].own; t != nil {
+		x.ownNamesLive -= t.live
+		x.meter.bytes -= t.bytes()
+		x.lanes[id].own = nil
+	}
+}

@@ -1,0 +1,157 @@
+package tree
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// ownBlocks is what a table of own names should hold: how often each block is
+// called by each hash.
+type ownBlocks map[ownBlockName]int
+
+type ownBlockName struct {
+	hash uint64
+	run  uint32
+	pos  int
+}
+
+// check compares a table with what it should hold.
+func (want ownBlocks) check(t *testing.T, o *ownTable) {
+	t.Helper()
+	total, crowdedNow, used := 0, 0, 0
+	for b, n := range want {
+		total += n
+		got := 0
+		for e, i := o.first(b.hash); e != 0; e, i = o.next(b.hash, i) {
+			if e>>ownTag != b.hash>>ownTag {
+				t.Fatalf("entry %#x found by hash %#x", e, b.hash)
+			}
+			if ownRun(e) == b.run && ownPos(e) == b.pos {
+				got++
+			}
+		}
+		if got != n {
+			t.Fatalf("block %d of run %#x is there %d times by hash %#x, want %d", b.pos, b.run, got, b.hash, n)
+		}
+	}
+	segments := o.cut
+	if segments == nil {
+		segments = []ownSegment{o.whole}
+	}
+	for i := range segments {
+		s, passed := &segments[i], 0
+		n := 0
+		for w := 0; w < len(s.words); w += ownLine {
+			for k := range ownSlots {
+				if s.words[w]>>(8*k+7)&1 != 0 {
+					n++
+				}
+			}
+			if p := int(s.words[w] >> 56); p < ownMany { // else nobody counts
+				passed += p
+			}
+		}
+		if n != s.used {
+			t.Fatalf("segment %d has %d entries, counted %d", i, n, s.used)
+		}
+		if n == 0 && passed != 0 {
+			t.Fatalf("segment %d is empty, and %d have passed", i, passed)
+		}
+		used += n
+		crowdedNow += crowded(n, s.slots())
+	}
+	if o.live != total || used != total {
+		t.Fatalf("%d names, counted %d, %d in segments", total, o.live, used)
+	}
+	if o.crowded != crowdedNow {
+		t.Fatalf("%d segments are crowded, counted %d", crowdedNow, o.crowded)
+	}
+}
+
+// TestOwnTable plays random names on a table and on a map: few hashes, that
+// fill lines and pass them, and many, until the table is cut.
+func TestOwnTable(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		hashes int // distinct ones; 0: any
+		blocks int
+	}{
+		{"one hash", 1, 200},
+		{"few hashes", 5, 3000},
+		{"many", 0, 3000},
+		{"cut", 0, 60_000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(1, 2))
+			m := meter{}
+			o, want, all := &ownTable{meter: &m}, ownBlocks{}, []ownBlockName(nil)
+			for round := range 3 {
+				for len(all) < c.blocks {
+					b := ownBlockName{r.Uint64(), uint32(r.IntN(classes))<<28 | uint32(1+r.IntN(1<<16)), 0}
+					b.pos = r.IntN(capOf(classOf(b.run)))
+					if c.hashes > 0 {
+						b.hash = uint64(r.IntN(c.hashes)) * 0x9e3779b97f4a7c15
+					}
+					if want[b] > 0 {
+						continue
+					}
+					o.add(b.hash, b.run, b.pos)
+					want[b]++
+					all = append(all, b)
+					if r.IntN(4) == 0 {
+						k := r.IntN(len(all))
+						if b := all[k]; !o.remove(b.hash, b.run, b.pos) || o.remove(b.hash, b.run, b.pos) {
+							t.Fatalf("removal of block %d of run %#x", b.pos, b.run)
+						}
+						delete(want, all[k])
+						all[k] = all[len(all)-1]
+						all = all[:len(all)-1]
+					}
+				}
+				want.check(t, o)
+				if m.bytes != o.bytes() {
+					t.Fatalf("%d bytes charged, it has %d", m.bytes, o.bytes())
+				}
+				for keep := len(all) * (2 - round) / 3; len(all) > keep; all = all[:len(all)-1] {
+					b := all[len(all)-1]
+					if !o.remove(b.hash, b.run, b.pos) {
+						t.Fatalf("removal of block %d of run %#x", b.pos, b.run)
+					}
+					delete(want, b)
+				}
+				want.check(t, o)
+			}
+			if o.live != 0 {
+				t.Errorf("%d names are left", o.live)
+			}
+			if (o.cut != nil) != (c.blocks > ownWhole*ownSlots*3/4) {
+				t.Errorf("of %d names, cut: %v", c.blocks, o.cut != nil)
+			}
+		})
+	}
+}
+
+// TestOwnTableFull lets a table grow no more: it is filled to the last place
+// before it must, and searches end.
+func TestOwnTableFull(t *testing.T) {
+	m := meter{limit: 1}
+	o, want := &ownTable{meter: &m}, ownBlocks{}
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range 2000 {
+		b := ownBlockName{r.Uint64(), 1, i & 3}
+		o.add(b.hash, b.run, b.pos)
+		want[b]++
+		if e, _ := o.first(r.Uint64()); e != 0 {
+			t.Logf("found %#x by chance", e)
+		}
+	}
+	want.check(t, o)
+	for b := range want {
+		if !o.remove(b.hash, b.run, b.pos) {
+			t.Fatalf("removal of block %d", b.pos)
+		}
+	}
+	if o.live != 0 {
+		t.Errorf("%d names are left", o.live)
+	}
+}
