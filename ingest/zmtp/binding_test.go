@@ -38,11 +38,20 @@ func bindTest(t testing.TB, o BindOptions) *boundTest {
 	}()
 	t.Cleanup(func() {
 		b.Close()
-		if err := <-bt.ended; err != ErrClosed {
-			t.Errorf("Serve ended with %v, want ErrClosed", err)
-		}
-		for len(bt.conns) > 0 {
-			(<-bt.conns).Close()
+		for { // what nobody took must hold no handler up
+			select {
+			case c := <-bt.conns:
+				c.Close()
+			case <-bt.refused:
+			case err := <-bt.ended:
+				if err != ErrClosed {
+					t.Errorf("Serve ended with %v, want ErrClosed", err)
+				}
+				for len(bt.conns) > 0 {
+					(<-bt.conns).Close()
+				}
+				return
+			}
 		}
 	})
 	return bt
@@ -171,22 +180,39 @@ func TestBoundPublishersComeAndGo(t *testing.T) {
 
 func TestBindMaxConns(t *testing.T) {
 	b := bindTest(t, BindOptions{MaxConns: 2})
-	ctx := within(t, 10*time.Second)
-	for range 2 {
-		if err := connectTest(t, PublisherConfig{}, b.Addr()).WaitSubscribers(ctx, 1); err != nil {
-			t.Fatal(err)
-		}
-	}
+	first := connectTest(t, PublisherConfig{}, b.Addr())
+	c := b.next(t)
+	connectTest(t, PublisherConfig{}, b.Addr())
+	b.next(t)
 	third := connectTest(t, PublisherConfig{}, b.Addr())
 	if err := b.refusal(t); !errors.Is(err, errFull) {
 		t.Fatal(err)
 	}
-	b.next(t).Close() // which makes room
-	if err := third.WaitSubscribers(ctx, 1); err != nil {
-		t.Fatal(err)
-	}
-	if st := b.Stats(); st.Full == 0 || st.Open > 2 {
+	if st := b.Stats(); st.Full == 0 || st.Open != 2 {
 		t.Fatalf("%+v", st)
+	}
+	first.Close() // for good: else it may be back before the third is
+	c.Close()     // which makes room
+	for in := within(t, 10*time.Second); ; {
+		select {
+		case c := <-b.conns:
+			if err := third.WaitSubscribers(in, 1); err != nil {
+				t.Fatal(err)
+			}
+			third.Send([]byte("in"))
+			hear(t, c, "in")
+			if st := b.Stats(); st.Open != 2 {
+				t.Fatalf("%+v", st)
+			}
+			c.Close()
+			return
+		case err := <-b.refused: // before there was room
+			if !errors.Is(err, errFull) {
+				t.Fatal(err)
+			}
+		case <-in.Done():
+			t.Fatal("the third does not come in")
+		}
 	}
 }
 
