@@ -35,6 +35,10 @@
 // entries are in a table which that holder has for itself: its events come one
 // after the other, and find in the caches what those before them have left.
 //
+// What events need of this is fetched ahead, by prefetch: an event's later names
+// while its earlier ones are worked on, and later events' lines if the caller
+// tells of them (Foreseer). See ahead.go.
+//
 // # Exactness
 //
 // A figure equals the truth at some instant between a Match's call and its
