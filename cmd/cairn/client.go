@@ -24,6 +24,7 @@ const maxReply = 64 << 20
 
 // client talks to the routes of a running server.
 type client struct {
+	transport http.RoundTripper // nil: the one that all share
 	server    string
 	tokenFile string
 	timeout   time.Duration
@@ -87,7 +88,7 @@ func (k *client) send(ctx context.Context, method, route string, body []byte) (*
 		}
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	reply, err := http.DefaultClient.Do(req)
+	reply, err := (&http.Client{Transport: k.transport}).Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("no answer from the server: %w", err)
 	}
