@@ -1,19 +1,21 @@
 package ingest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cairn-kv/cairn/ingest/zmtp"
+	"github.com/cairn-kv/cairn/internal/memnet"
 )
 
 // Each kind of failure is a kind of its own, and one kind whatever port it names.
@@ -51,70 +53,76 @@ func TestOutageKinds(t *testing.T) {
 // Why connecting fails is logged once, and once more whenever it is another
 // reason; when it succeeds at last, there is none.
 func TestEachReasonNotToConnectIsLoggedOnce(t *testing.T) {
-	const warning = "cannot connect, trying on"
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
-
-	r := newRig(t, 0)
-	f := r.stream(Options{Endpoint: "tcp://" + addr, Transport: zmtp.Options{HandshakeTimeout: 100 * time.Millisecond}})
-	fails := func(why string) {
-		t.Helper()
-		f.logged(warning)
-		for from := f.counted("dial_errors", ""); f.counted("dial_errors", "") < from+2; runtime.Gosched() {
-			if r.ctx.Err() != nil {
-				t.Fatal(r.ctx.Err())
+	// On a clock of its own: on that of a busy machine a peer that answers late
+	// is one that does not.
+	synctest.Test(t, func(t *testing.T) {
+		const warning = "cannot connect, trying on"
+		network := memnet.New()
+		l := network.Listen(5557)
+		endpoint := "tcp://" + l.Addr().String()
+		answers := func(says string) func(context.Context) (net.Conn, error) {
+			return func(context.Context) (net.Conn, error) {
+				here, there := memnet.Pipe()
+				go func() {
+					defer there.Close()
+					io.WriteString(there, says)
+					io.Copy(io.Discard, there) // hang up after the stream did
+				}()
+				return here, nil
 			}
 		}
-		if got := f.now(Worker).LastError; !strings.Contains(got, why) {
-			t.Fatalf("last error %q, want %q in it", got, why)
-		}
-		select {
-		case again := <-f.logs:
-			t.Fatalf("logged while nothing changed: %q", again)
-		default:
-		}
-	}
-	fails("refused")
-
-	if l, err = net.Listen("tcp", addr); err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	var speaks atomic.Bool
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				if speaks.Load() {
-					io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
+		var dial atomic.Value
+		dial.Store(func(context.Context) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+		})
+		r := newRig(t, 0)
+		f := r.stream(Options{Endpoint: endpoint, Transport: zmtp.Options{
+			HandshakeTimeout: 100 * time.Millisecond,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return dial.Load().(func(context.Context) (net.Conn, error))(ctx)
+			},
+		}})
+		fails := func(why string) {
+			t.Helper()
+			f.logged(warning)
+			for from := f.counted("dial_errors", ""); f.counted("dial_errors", "") < from+2; time.Sleep(time.Millisecond) {
+				if r.ctx.Err() != nil {
+					t.Fatal(r.ctx.Err())
 				}
-				io.Copy(io.Discard, c) // hang up after the stream did
-			}()
+			}
+			if got := f.now(Worker).LastError; !strings.Contains(got, why) {
+				t.Fatalf("last error %q, want %q in it", got, why)
+			}
+			select {
+			case again := <-f.logs:
+				t.Fatalf("logged while nothing changed: %q", again)
+			default:
+			}
 		}
-	}()
-	fails("timeout")
-	speaks.Store(true)
-	fails(zmtp.ErrHandshake.Error())
+		fails("refused")
+		dial.Store(answers(""))
+		fails("timeout")
+		dial.Store(answers("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"))
+		fails(zmtp.ErrHandshake.Error())
 
-	l.Close()
-	f.publish("tcp://" + addr)
-	f.logged("connected")
-	f.live(0, storeAB)
-	f.wait(0)
-	if got := f.now(Worker).LastError; got != "" {
-		t.Errorf("last error %q while connected", got)
-	}
-	f.pub.Close()
-	f.logged("disconnected")
-	if got := f.now(Worker).LastError; got == "" {
-		t.Error("no last error behind a disconnect")
-	}
+		pub, err := zmtp.PublisherConfig{Listener: l}.Listen(context.Background(), endpoint)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pub.Close()
+		f.pub = pub
+		dial.Store(func(ctx context.Context) (net.Conn, error) { return network.Dial(ctx, "tcp", l.Addr().String()) })
+		f.logged("connected")
+		f.joined()
+		f.live(0, storeAB)
+		f.wait(0)
+		if got := f.now(Worker).LastError; got != "" {
+			t.Errorf("last error %q while connected", got)
+		}
+		pub.Close()
+		f.logged("disconnected")
+		if got := f.now(Worker).LastError; got == "" {
+			t.Error("no last error behind a disconnect")
+		}
+	})
 }

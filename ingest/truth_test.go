@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -116,8 +117,13 @@ func TestStatesAreTrueUnderWay(t *testing.T) {
 
 	judged := map[State]int{}
 	deep, moved, ended := 0, 0, false
-	for !ended {
+	for round := 0; !ended; round++ {
 		before := f.port.Applied()
+		if round%2 == 0 {
+			// Something may happen meanwhile, also where there is one processor,
+			// which this loop would else keep to itself.
+			runtime.Gosched()
+		}
 		end := final.Load()
 		ended = end != nil && before.Covers(*end)
 		if r.ctx.Err() != nil {
