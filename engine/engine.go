@@ -43,8 +43,8 @@ type Options struct {
 	// besides.
 	RingBytes int
 	// IndexBytes is the byte budget of the index, hard, shared by its shards; 0
-	// is none. What exceeds it is not kept: the holders that hold most lose
-	// blocks first, and are Thinned.
+	// is none. What exceeds it is not kept: whoever holds most loses blocks, so
+	// that those who want more than there is hold equally many, and is Thinned.
 	IndexBytes int
 	// StaleAfter is how long the truth of a lost link is still shown, flagged.
 	// 0 means 30 s.

@@ -94,7 +94,7 @@ type Outcome struct {
 	Removed int // residencies that ended
 	Unknown int // names in a Remove or Place the owner does not hold
 	Moved   int // names announced again for other content
-	Refused int // not stored: the byte budget left no room
+	Refused int // not stored: the byte budget left no room; further copies are Known
 }
 
 // Writer is the writing half of an index. All methods belong to one

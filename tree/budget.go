@@ -2,24 +2,20 @@ package tree
 
 import (
 	"math/bits"
-	"sync/atomic"
 	"unsafe"
 )
 
 // The byte budget is hard: arenas and tables are charged before they exist,
 // and what finds no room is not stored. Memory once charged is not given back,
 // it is used again, so an index at its budget stays there; what keeps it open
-// for news is eviction:
+// for news is eviction, see evict.go:
 //
 //	0 ─────────────── 7/8 ──────────── budget
-//	nobody looks      tight: every store first evicts if less than 1/20 is free
-//	                  in the arenas, and asks for room run by run; where there
-//	                  is none, the rest of the event is refused
+//	nobody looks      tight: a store asks for room piece by piece. While less than
+//	                  1/20 is free in the arenas, it has as much evicted as it
+//	                  brings, and more where it finds none; what it then still
+//	                  finds no room for is refused
 //
-// Evicted is whole lanes, of the holder that holds most, those it was given
-// first first, and of them those that nothing hangs behind; only when no such
-// is left the others. Both only take away: no answer becomes too large.
-
 // meter counts bytes of arenas and tables.
 type meter struct {
 	bytes int // charged
@@ -30,14 +26,6 @@ type meter struct {
 const (
 	// pieceBlocks is how many blocks a tight index takes in one go.
 	pieceBlocks = 16
-	// evictSteady and evictPressed are how many lanes go before a store, while
-	// little is free and after something was refused.
-	evictSteady  = 8
-	evictPressed = 256
-	// evictRound is how many lanes go before another holder is looked for.
-	evictRound = 64
-	// maxVictims is about how many runs of a holder are looked through together.
-	maxVictims = 4096
 	// minSlack is what small segments may take to grow.
 	minSlack = 1 << 14
 	// crowdedBelow is how many free places a segment of a table has at least
@@ -45,6 +33,10 @@ const (
 	crowdedBelow = 4 * pieceBlocks
 	// minBudget is what Options.Bytes is raised to.
 	minBudget = 2 << 20
+	// shareBytes is about what a block takes that only one holder has, and
+	// runsOfShare how many of the largest runs a share holds.
+	shareBytes  = 64
+	runsOfShare = 64
 	// waitingCost is about what a waiting block takes, its places in two tables
 	// included.
 	waitingCost = 256
@@ -54,21 +46,30 @@ const (
 type budget struct {
 	limit   int // bytes; 0: none
 	soft    int // beyond it the index is tight
-	pressed bool
 	evicted uint64
 	refused uint64
 
-	victim  uint32   // lane id
-	victims []uint32 // runs it may have lanes in, oldest last
-	again   []uint32 // those passed over, with something behind
-	desper  bool     // and now they go too
-	round   int
+	ranks ranking // of holders, by what counts for their shares
+
+	// Of the event at hand.
+	looks int  // runs it may still look at for something to evict
+	loose bool // it goes on behind a block that its holder may not have
+	needs int  // what its blocks may need beside a lane
+
+	largest uint32 // the class of the largest runs there shall be
+
+	// behind counts, for a holder and a run, the runs that hang there in which
+	// the holder is too: the holder's tails are where it is zero. Holders and
+	// runs meet in it by their hash, so that it may be too large.
+	behind []uint8
+	seed   uint64
 }
 
-func (b *budget) init(limit int) {
+func (b *budget) init(limit int, seed uint64) {
 	if limit > 0 {
-		b.limit = max(limit, minBudget)
+		b.limit, b.seed = max(limit, minBudget), seed
 		b.soft = b.limit / 8 * 7
+		b.behind = make([]uint8, 1<<(bits.Len(uint(b.limit/64))-1))
 	}
 }
 
@@ -79,6 +80,16 @@ func (b *budget) chunkWords() int {
 		return slabWords
 	}
 	return min(slabWords, 1<<(bits.Len(uint(b.limit/8/400))-1))
+}
+
+// sized says how many holders there are: a run shall not be more than a small
+// part of what each may have, about, for less than a run is given back in parts
+// only.
+func (b *budget) sized(holders int) {
+	if b.limit > 0 {
+		share := b.limit / shareBytes / max(1, holders)
+		b.largest = uint32(min(classes-1, max(2, bits.Len(uint(share/runsOfShare))-3)))
+	}
 }
 
 // tight reports whether room must be asked for.
@@ -117,28 +128,77 @@ func (x *Index) admit(at place, here spot, k, i, fresh int, plain bool) bool {
 	if !x.tight() {
 		return true
 	}
-	switch {
-	case k == 0 && !x.namesFit(i, fresh):
-		return false
-	case k > 0:
-		if !x.staysPlain(here, i, k) && !x.sideFits(here.class(), 1) {
-			return false
-		}
-		return x.laneIn(here.hd, x.op.lane) != 0 || x.laneFits(here.run)
+	if k > 0 {
+		return x.admitKnown(here, i, k)
 	}
-	plain = plain && x.op.shards == 1
+	if !x.namesFit(i, fresh) {
+		return false
+	}
+	b := &x.budget
+	b.needs = needNothing
+	if x.op.shards > 1 {
+		b.needs = needRows
+	}
+	if !plain {
+		b.needs = needAll
+	}
 	if isRoot(at.run) {
-		return x.laneFits(0) && (plain || x.sideFits(classFor(x.left(i)), 1))
+		return x.laneFits(0)
 	}
 	here = spot{run: at.run, hd: x.run(at.run)}
-	if l := x.laneIn(here.hd, x.op.lane); l != 0 {
-		plain = plain && l.plain() && !l.own() && l.tier() == x.op.tier && l.reach() == at.off
+	l := x.laneIn(here.hd, x.op.lane)
+	if l == 0 && !x.laneFits(at.run) || !x.laneFits(0) {
+		return false
 	}
-	return x.laneFits(at.run) && (plain || x.sideFits(max(classFor(x.left(i)), min(here.class()+1, growClass)), 1) && x.sideFits(here.class(), 1))
+	if l != 0 {
+		if l.own() {
+			b.needs = needAll
+		} else if !l.plain() || l.tier() != x.op.tier || l.reach() != at.off {
+			b.needs = max(b.needs, needRows)
+		}
+	}
+	return x.meter.room(x.sideNeed(here.class()))
 }
 
-// left is how many blocks of the event there are from i on.
-func (x *Index) left(i int) int { return len(x.op.pairs)/x.op.stride - i }
+// admitKnown is admit for k blocks that lie at a spot already.
+func (x *Index) admitKnown(here spot, i, k int) bool {
+	l := x.laneIn(here.hd, x.op.lane)
+	if l == 0 && !x.laneFits(here.run) {
+		return false
+	}
+	if x.staysPlain(here, i, k) {
+		return true
+	}
+	if x.op.rule == Set && x.hasNamed(here, i, k) == k {
+		return true
+	}
+	x.budget.needs = needAll
+	if l != 0 && !l.own() && x.lanes[x.op.lane].own.names() == 0 && !metaOf(here.hd).twin() && x.sharable(here, i, k) &&
+		x.untouched(l, here.class(), here.pos(), k) == k {
+		x.budget.needs = needRows
+	}
+	return x.meter.room(x.sideNeed(here.class()))
+}
+
+// What a holder may need in a run beside its lane: nothing, rows of bits, or
+// names and lists as well.
+const (
+	needNothing = iota
+	needRows
+	needAll
+)
+
+// sideNeed is how many bytes what the event's blocks need beside a lane may
+// charge in a run of a class.
+func (x *Index) sideNeed(class uint32) int {
+	switch x.budget.needs {
+	case needNothing:
+		return 0
+	case needRows:
+		return x.sides.spare(1) + x.planes[planeOf(class)].spare(2)
+	}
+	return x.sideRoom(class, 1)
+}
 
 // staysPlain reports whether a holder that is given k blocks of a run needs no
 // side record for them.
@@ -190,31 +250,12 @@ func (x *Index) laneFits(run uint32) bool {
 	return x.meter.room(need)
 }
 
-// makeLane takes a lane of a run from the holder there that holds most, for the
-// event's holder, which has none there and finds no room
-// for one; true if it has, and the run may be shorter than it was.
-func (x *Index) makeLane(at spot, i, k int) bool {
-	if metaOf(at.hd).holders() < 2 || x.laneIn(at.hd, x.op.lane) != 0 || x.laneFits(at.run) ||
-		!x.staysPlain(at, i, k) && !x.sideFits(at.class(), 1) {
-		return false
-	}
-	outer := x.outer(at.hd)
-	most, victim := 0, uint32(0)
-	for i := -inlineLanes; i < len(outer); i++ {
-		if l := laneAt(at.hd, outer, i); l != 0 && !x.lanes[l.id()].retired && x.lanes[l.id()].residencies > most {
-			most, victim = x.lanes[l.id()].residencies, l.id()
-		}
-	}
-	if victim == 0 {
-		return false
-	}
-	x.evictLane(spot{run: at.run, hd: at.hd}, x.slot(at.hd, victim))
-	return true
-}
-
 // sideFits reports whether there is room for what n runs of a class take where
 // a holder is more than one number there.
-func (x *Index) sideFits(class uint32, n int) bool {
+func (x *Index) sideFits(class uint32, n int) bool { return x.meter.room(x.sideRoom(class, n)) }
+
+// sideRoom is how many bytes that may charge.
+func (x *Index) sideRoom(class uint32, n int) int {
 	rows := 4 + x.op.shards*int(NumTiers)
 	need := x.sides.spare(n) + x.planes[planeOf(class)].spare(n*rows)
 	for c := range class + 1 {
@@ -230,12 +271,21 @@ func (x *Index) sideFits(class uint32, n int) bool {
 	if ls.ownRuns < ls.runs { // in as many runs all names may become its own
 		names += min(capOf(class)*n, ls.residencies)
 	}
-	return x.meter.room(need + ls.own.spare(names))
+	return need + ls.own.spare(names)
 }
 
 // admitOne is admit for a block that exists, however the holder has it.
 func (x *Index) admitOne(at spot) bool {
 	return !x.tight() || x.laneFits(at.run) && x.sideFits(at.class(), x.op.span) && x.nameFits(x.names.hash(x.op.pairs[0]))
+}
+
+// admitMore is admitOne that evicts for it. The block stays where it is.
+func (x *Index) admitMore(at spot) bool {
+	if x.admitOne(at) || x.makeMore(at.run) && x.admitOne(at) {
+		return true
+	}
+	x.thin(x.op.lane)
+	return false
 }
 
 // namesFit reports whether the name table has room for the names of n blocks.
@@ -264,8 +314,9 @@ func growth(length, capacity, n int) int {
 	return 2*capacity + n
 }
 
-// affordable is the largest class up to the given one of which a run can be
-// had, and whether there is any.
+// affordable is the class of which a run can be had instead of the given one,
+// and whether there is any: that class, one that is free and not much too large,
+// a smaller one, one that is free at all.
 func (x *Index) affordable(class uint32) (uint32, bool) {
 	if !x.tight() {
 		return class, true
@@ -273,9 +324,23 @@ func (x *Index) affordable(class uint32) (uint32, bool) {
 	if x.links.crowded > 0 && !x.meter.room(2*x.links.largest*8) {
 		return 0, false
 	}
-	for c := int(class); c >= 0; c-- {
-		if x.meter.room(x.runs[c].spare(1)) {
+	fits := func(c uint32) bool { return x.meter.room(x.runs[c].spare(1) + x.sideNeed(c)) }
+	if fits(class) {
+		return class, true
+	}
+	for c := class + 1; c < classes && c <= class+2; c++ {
+		if x.runs[c].spare(1) == 0 && fits(c) {
+			return c, true
+		}
+	}
+	for c := int(class) - 1; c >= 0; c-- {
+		if fits(uint32(c)) {
 			return uint32(c), true
+		}
+	}
+	for c := class + 3; c < classes; c++ {
+		if x.runs[c].spare(1) == 0 && fits(c) {
+			return c, true
 		}
 	}
 	return 0, false
@@ -298,8 +363,35 @@ func (x *Index) admitSpanned() bool {
 func (x *Index) refuse(n int) {
 	x.op.out.Refused += n
 	x.budget.refused += uint64(n)
-	x.budget.pressed = true
 	x.thin(x.op.lane)
+}
+
+// loseCopies gives up further copies of n blocks of the event that their owner
+// has: blocks that are there need no room, but each goes with its first removal.
+func (x *Index) loseCopies(n int) {
+	x.op.out.Known += n
+	x.thin(x.op.lane)
+}
+
+// hasNamed is how many of k blocks from here on the event's owner has under the
+// event's names.
+func (x *Index) hasNamed(here spot, i, k int) (n int) {
+	l, class, has := x.laneIn(here.hd, x.op.lane), here.class(), false
+	if l == 0 {
+		return 0
+	}
+	for ; n < k; n++ {
+		p, name := here.pos()+n, x.op.name(i+n)
+		if x.exceptional(l, class, p) {
+			has = x.findSupport(x.supportsOf(l.id(), here.run, p), name, x.op.tier, x.op.shard) != nil
+		} else {
+			has = x.holdsOn(l, class, p, x.op.tier, x.op.shard) && x.nameAt(l, here.hd, class, p) == name
+		}
+		if !has {
+			break
+		}
+	}
+	return n
 }
 
 // thin notes that the holder of a lane has lost blocks.
@@ -319,155 +411,6 @@ func (x *Index) whole(h Holder) { x.thinned[h&0xffff>>6].And(^(uint64(1) << (h &
 // true all the same. Any goroutine may ask.
 func (x *Index) Thinned(h Holder) bool {
 	return x.thinned[h&0xffff>>6].Load()>>(h&63)&1 != 0
-}
-
-// makeRoom evicts what a tight index must before it takes a store. It is called
-// before anything of the event is looked up.
-func (x *Index) makeRoom() {
-	b := &x.budget
-	if b.pressed && x.tight() && !x.meter.room(x.logs.spare(1)) {
-		x.compactLogs()
-	}
-	switch {
-	case !x.tight():
-		return
-	case b.pressed && x.meter.free < b.limit/8:
-		x.evict(evictPressed)
-	case x.meter.free < b.limit/20:
-		x.evict(evictSteady)
-	}
-	b.pressed = false
-}
-
-// compactLogs takes stale entries out of all logs, for want of room for others;
-// where there are too few of them, lanes go first.
-func (x *Index) compactLogs() {
-	for i := range x.holders {
-		if id := x.holders[i].lane; id != 0 && x.lanes[id].logged > x.lanes[id].runs+logRuns {
-			x.compactLog(id)
-		}
-	}
-	if !x.meter.room(x.logs.spare(1)) {
-		x.evict(evictPressed)
-	}
-}
-
-// evict takes up to n lanes away.
-func (x *Index) evict(n int) {
-	b := &x.budget
-	for n > 0 {
-		if b.round >= evictRound || len(b.victims) == 0 {
-			if !x.chooseVictim() {
-				return
-			}
-		}
-		for n > 0 && len(b.victims) > 0 && b.round < evictRound {
-			run := b.victims[len(b.victims)-1]
-			b.victims = b.victims[:len(b.victims)-1]
-			at := spot{run: run, hd: x.run(run)}
-			slot := x.slot(at.hd, b.victim)
-			if slot == nil {
-				continue
-			}
-			if !b.desper && metaOf(at.hd).children() > 0 {
-				b.again = append(b.again, run)
-				continue
-			}
-			x.evictLane(at, slot)
-			b.round++
-			n--
-		}
-	}
-}
-
-// chooseVictim finds the holder that holds most, and where; false if nobody
-// holds anything. A holder that is still the one goes on where it was.
-func (x *Index) chooseVictim() bool {
-	b := &x.budget
-	b.round = 0
-	most, id := 0, uint32(0)
-	for i := range x.holders {
-		if l := x.holders[i].lane; l != 0 && x.lanes[l].runs > 0 {
-			if r := max(1, x.lanes[l].residencies); r > most {
-				most, id = r, l
-			}
-		}
-	}
-	if id == 0 {
-		return false
-	}
-	if id == b.victim && len(b.victims) > 0 {
-		return true
-	}
-	if id == b.victim && len(b.again) > 0 && !b.desper {
-		b.victims, b.again, b.desper = b.again, b.victims[:0], true
-		return true
-	}
-	b.victim, b.desper = id, false
-	b.victims, b.again = b.victims[:0], b.again[:0]
-	ls := &x.lanes[id]
-	left := ls.logged
-	for ref := ls.logHead; ref != 0 && left > 0; {
-		w := x.logs.at(ref)
-		for at := (left - 1) % logRuns; at >= 0; at-- {
-			if len(b.victims) == 2*maxVictims { // the older half stays
-				b.victims = append(b.victims[:0], b.victims[maxVictims:]...)
-			}
-			b.victims = append(b.victims, uint32(w[1+at/2].Load()>>(32*(at%2))))
-			left--
-		}
-		ref = uint32(w[0].Load())
-	}
-	return true
-}
-
-// evictLane takes all that a holder has in a run.
-func (x *Index) evictLane(at spot, slot *atomic.Uint64) {
-	l := lane(slot.Load())
-	ls := &x.lanes[l.id()]
-	before := ls.residencies
-	if ls.shards == 1 {
-		ls.residencies -= x.residenciesIn(at, l)
-	}
-	x.dropLane(at, slot)
-	x.budget.evicted += uint64(before - ls.residencies)
-	x.thin(l.id())
-}
-
-// residenciesIn counts what a holder with one TP shard has in a run.
-func (x *Index) residenciesIn(at spot, l lane) int {
-	if l.plain() {
-		return l.reach()
-	}
-	n, class := 0, at.class()
-	pl := &x.planes[planeOf(class)]
-	s := x.side(l.ref())
-	var exc []atomic.Uint64
-	if ref := uint32(s[sExc].Load()); ref != 0 {
-		exc = x.plane(class, ref)
-	}
-	for ref := uint32(s[sRows].Load()); ref != 0; {
-		w := pl.at(ref)
-		for i := range w[1:] {
-			b := w[1+i].Load()
-			if exc != nil {
-				b &^= exc[i].Load()
-			}
-			n += bits.OnesCount64(b)
-		}
-		ref = uint32(w[0].Load())
-	}
-	for p := 0; exc != nil && p < capOf(class); p++ {
-		if !bit(exc, p) {
-			continue
-		}
-		for i := x.supportsOf(l.id(), at.run, p); i != 0; i = x.supports[i].next {
-			if !x.supports[i].inner {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // holeFits reports whether there is room for what a hole in a plain lane takes.

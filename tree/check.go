@@ -15,11 +15,16 @@ import (
 //	I3 a position someone holds is in the name table under the run's name, or
 //	   under the own name of each who holds it; a position nobody holds is not
 //	I4 a run's count ends at a held position or a child
-//	I5 a holder stands in a run once, and every such run is in its log
-//	   and the sets of a dense cell say what its lanes say
-//	I6 a run has no child that continues it where its own content does
+//	I5 a holder stands in a run once, every such run is in its log, what it has
+//	   behind a run is counted, for the byte budget, and the sets of a dense cell
+//	   say what its lanes say
+//	I6 a block of several units is there whole
+//	I7 a run has no child that continues it where its own content does
 func (x *Index) check() error {
-	c := checker{x: x, kids: map[uint32]map[int]int{}, seen: map[uint32]bool{}}
+	c := checker{
+		x: x, kids: map[uint32]map[int]int{}, seen: map[uint32]bool{},
+		logged: map[uint32]map[uint32]bool{}, behind: map[*uint8]int{}, units: map[block]int{},
+	}
 	for i := range x.links.seg {
 		tab := *x.links.seg[i].tab.Load()
 		for k := range tab {
@@ -41,8 +46,19 @@ type checker struct {
 	own     map[uint32]int
 	lanes   map[uint32]int
 	ownRuns map[uint32]int
+	logged  map[uint32]map[uint32]bool // by lane, read when first asked for
+	behind  map[*uint8]int
 
-	supported int // entries of support lists
+	supported int           // entries of support lists
+	units     map[block]int // by how many units each block of several is short
+}
+
+// block is a block of an owner.
+type block struct {
+	id    uint32
+	name  uint64
+	tier  Tier
+	shard uint8
 }
 
 func (c *checker) run(id uint32) error {
@@ -148,6 +164,12 @@ func (c *checker) holders(id uint32, hd []atomic.Uint64, class uint32, n int) er
 		if l.own() {
 			c.ownRuns[l.id()]++
 		}
+		if !c.inLog(l.id(), id) {
+			return fmt.Errorf("lane %d: the run is not in its log", l.id())
+		}
+		if parent := linkParent(hd[hLink].Load()); x.budget.limit > 0 && !isRoot(parent) {
+			c.behind[x.behindOf(l.id(), parent)]++
+		}
 		if err := c.lane(id, hd, class, l, n); err != nil {
 			return fmt.Errorf("lane %d: %w", l.id(), err)
 		}
@@ -238,6 +260,11 @@ func (c *checker) supports(id, class uint32, l lane, p int) error {
 	for i := head; i != 0; i = x.supports[i].next {
 		v := &x.supports[i]
 		c.supported++
+		if b := (block{l.id(), v.name, v.tier, v.shard}); v.inner {
+			c.units[b]--
+		} else {
+			c.units[b] += int(v.span) - 1
+		}
 		if !x.holdsOn(l, class, p, v.tier, v.shard) {
 			return fmt.Errorf("supported on tier %d shard %d, bit is not set", v.tier, v.shard)
 		}
@@ -291,8 +318,42 @@ func (c *checker) isOwnName(id uint32, name uint64, run uint32, pos int) bool {
 	return n == 1
 }
 
+// inLog reports whether a run is in a lane's log.
+func (c *checker) inLog(id, run uint32) bool {
+	x := c.x
+	if c.logged[id] == nil {
+		c.logged[id] = map[uint32]bool{}
+		ls := &x.lanes[id]
+		block := ls.logHead
+		for i := range ls.logged {
+			at := (int(ls.logFirst) + i) % logRuns
+			if i > 0 && at == 0 {
+				block = uint32(x.logs.at(block)[0].Load())
+			}
+			c.logged[id][x.logEntry(block, at)] = true
+		}
+	}
+	return c.logged[id][run]
+}
+
 func (c *checker) totals() error {
 	x := c.x
+	for i := range x.budget.behind {
+		n := &x.budget.behind[i]
+		if want := c.behind[n]; int(*n) != want && *n != manyBehind {
+			return fmt.Errorf("%d runs behind others, counted %d", want, *n)
+		}
+	}
+	if x.budget.limit > 0 && len(x.holders) > 0 {
+		most := 0
+		for i := range x.holders {
+			most = max(most, x.weight(uint32(i)))
+		}
+		x.budget.ranks.refresh(len(x.holders), x.weight)
+		if _, n := x.budget.ranks.first(); n != most {
+			return fmt.Errorf("who has most has %d, ranked with %d", most, n)
+		}
+	}
 	live, own := 0, 0
 	for class := range x.runs {
 		live += x.runs[class].live
@@ -344,6 +405,11 @@ func (c *checker) totals() error {
 	if x.supportsLive != c.supported {
 		return fmt.Errorf("%d supports alive, %d in lists", x.supportsLive, c.supported)
 	}
+	for b, n := range c.units {
+		if n != 0 && !x.lanes[b.id].retired { // cleared holders are cleaned run by run
+			return fmt.Errorf("a block of lane %d, name %d, lacks %d of its units", b.id, b.name, n)
+		}
+	}
 	if x.siblings.live != extra {
 		return fmt.Errorf("%d sibling counts, %d have a reason", x.siblings.live, extra)
 	}
@@ -376,5 +442,5 @@ func (x *Index) measure() (bytes, free int) {
 			bytes += t.bytes()
 		}
 	}
-	return bytes + x.names.bytes() + x.links.bytes() + len(x.owners)*4 + (len(x.shown)+len(x.thinned)+len(x.recents))*8 + x.sliceBytes(), free
+	return bytes + x.names.bytes() + x.links.bytes() + len(x.owners)*4 + (len(x.shown)+len(x.thinned)+len(x.recents))*8 + len(x.budget.behind) + x.sliceBytes(), free
 }

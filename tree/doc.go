@@ -47,9 +47,11 @@
 // Holes are exact: blocks behind a missing one do not count, and count again
 // when it is filled.
 //
-// With a byte budget (Options.Bytes) blocks are given up as well: the holders
-// that hold most lose theirs, oldest and leaf side first, and what finds no
-// room is refused; Stats counts both, Thinned names who was hit. See budget.go.
+// With a byte budget (Options.Bytes) blocks are given up as well: whoever has
+// most loses some, tails first, the oldest of them first, so that holders that
+// want more than there is have equally much and all others everything. What
+// finds no room even so is refused; Stats counts both, Thinned names who was
+// hit. See budget.go and evict.go.
 //
 // # Concurrency
 //

@@ -163,7 +163,7 @@ func (x *Index) lower(at spot, slot *atomic.Uint64, n int, t Tier, shard uint8) 
 	if gone {
 		slot.Store(0)
 		at.hd[hMeta].Store(at.hd[hMeta].Load() - metaHolder)
-		x.leaveRun(l)
+		x.leaveRun(l, at.hd)
 	} else {
 		l = lane(slot.Load())
 	}

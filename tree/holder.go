@@ -3,7 +3,6 @@ package tree
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 )
 
@@ -29,17 +28,17 @@ type laneState struct {
 	runs        int       // runs with a lane of this id
 	ownRuns     int       // those of them where its names are its own
 	residencies int
-	logHead     uint32 // newest block of the log of runs
-	logged      int    // entries in the log, stale ones included
+	logHead     uint32 // the log of runs: its oldest block,
+	logTail     uint32 // its newest,
+	logFirst    uint8  // where in the oldest it begins,
+	logged      int    // and its entries, stale ones included
+	hand        int    // the byte budget's place in it, from the oldest entry on,
+	handBlock   uint32 // the block that has it,
+	tail        uint32 // and the run to go on from before, 0 if it does not matter
 	waiting     int
 	waitHead    uint32
 	waitTail    uint32
 }
-
-const (
-	logWords = 16 // next, then 15 words of two runs
-	logRuns  = (logWords - 1) * 2
-)
 
 func (h *holderState) handle(i uint32) Holder { return Holder(uint32(h.gen)<<16 | i) }
 
@@ -84,6 +83,7 @@ func (x *Index) AddHolder(p Policy, shards int) (Holder, error) {
 	x.whole(s.handle(i))
 	x.publishOwner(s.handle(i), s)
 	x.holdersLive++
+	x.budget.sized(x.holdersLive)
 	return s.handle(i), nil
 }
 
@@ -143,6 +143,7 @@ func (x *Index) Clear(h Holder) {
 		id, err = x.newLaneID(s.shards)
 	}
 	s.lane = id
+	x.noteWeight(h)
 	x.whole(h)
 	x.publishOwner(h, s)
 }
@@ -184,7 +185,9 @@ func (x *Index) Drop(h Holder) {
 	x.called()
 	x.retire(s.lane)
 	s.lane = 0
+	x.noteWeight(h)
 	x.holdersLive--
+	x.budget.sized(x.holdersLive)
 	if s.gen < 1<<16-1 { // a holder's number that has used up its generations is given up
 		x.holdersFree = append(x.holdersFree, uint32(h)&0xffff)
 	}
@@ -214,6 +217,7 @@ func (x *Index) begin(o Owner) bool {
 		return false
 	}
 	x.op.lane, x.op.tier, x.op.shard = s.lane, o.Tier, o.Shard
+	x.noteWeight(o.Holder)
 	x.op.shards, x.op.rule = int(s.shards), s.rule
 	if len(x.retired) > 0 {
 		keep := x.op
@@ -221,71 +225,6 @@ func (x *Index) begin(o Owner) bool {
 		x.op = keep
 	}
 	return true
-}
-
-// logRun notes that a lane has come to a run.
-func (x *Index) logRun(id, run uint32) {
-	ls := &x.lanes[id]
-	ls.runs++
-	if ls.logged >= 2*ls.runs+4*logRuns {
-		x.compactLog(id)
-	}
-	x.pushLog(ls, run)
-}
-
-// leaveRun notes that a lane is gone from its run.
-func (x *Index) leaveRun(l lane) {
-	ls := &x.lanes[l.id()]
-	ls.runs--
-	if l.own() {
-		ls.ownRuns--
-	}
-}
-
-func (x *Index) pushLog(ls *laneState, run uint32) {
-	at := ls.logged % logRuns
-	if at == 0 {
-		ref := x.logs.alloc()
-		x.logs.at(ref)[0].Store(uint64(ls.logHead))
-		ls.logHead = ref
-	}
-	w := &x.logs.at(ls.logHead)[1+at/2]
-	if at%2 == 0 {
-		w.Store(uint64(run))
-	} else {
-		w.Store(w.Load() | uint64(run)<<32)
-	}
-	ls.logged++
-}
-
-// popLog takes the newest entry off a log.
-func (x *Index) popLog(ls *laneState) uint32 {
-	ls.logged--
-	at := ls.logged % logRuns
-	b := x.logs.at(ls.logHead)
-	run := uint32(b[1+at/2].Load() >> (32 * (at % 2)))
-	if at == 0 {
-		next := uint32(b[0].Load())
-		x.logs.release(ls.logHead)
-		ls.logHead = next
-	}
-	return run
-}
-
-// compactLog leaves one entry a run that still has the lane.
-func (x *Index) compactLog(id uint32) {
-	ls := &x.lanes[id]
-	x.logScratch = x.logScratch[:0]
-	for ls.logged > 0 {
-		x.logScratch = append(x.logScratch, x.popLog(ls))
-	}
-	slices.Sort(x.logScratch)
-	x.logScratch = slices.Compact(x.logScratch)
-	for _, run := range x.logScratch {
-		if x.laneIn(x.run(run), id) != 0 {
-			x.pushLog(ls, run)
-		}
-	}
 }
 
 // reclaimPerEvent is how many runs of cleared holders an event takes with it.
@@ -298,6 +237,9 @@ func (x *Index) reclaim(n int) bool {
 		ls := &x.lanes[id]
 		for ; ls.logged > 0 && n > 0; n-- {
 			run := x.popLog(ls)
+			if run == 0 {
+				continue
+			}
 			at := spot{run: run, hd: x.run(run)}
 			if slot := x.slot(at.hd, id); slot != nil {
 				x.dropLane(at, slot)
@@ -328,7 +270,7 @@ func (x *Index) dropLane(at spot, slot *atomic.Uint64) {
 	slot.Store(0)
 	x.vacate(at.hd, l.id())
 	at.hd[hMeta].Store(at.hd[hMeta].Load() - metaHolder)
-	x.leaveRun(l)
+	x.leaveRun(l, at.hd)
 	x.mark(stepLower)
 	if l.own() {
 		x.forgetOwn(at, l, 0, cnt)
@@ -370,6 +312,7 @@ func (x *Index) ClearShard(h Holder, shard int) {
 	}
 	x.op = op{lane: s.lane, shard: uint8(shard), shards: int(s.shards), rule: s.rule}
 	ls := &x.lanes[s.lane]
+	x.noteWeight(h)
 	for k := ls.waitHead; k != 0; {
 		next := x.waits[k].next
 		if int(x.waits[k].shard) == shard {

@@ -16,8 +16,9 @@ type Options struct {
 	// that announces one more gives up its own oldest. Default 1,048,576.
 	Waiting int
 	// Bytes is the byte budget of arenas and tables, hard; 0: none. At least
-	// 2 MiB. Beyond it the holders that hold most lose blocks, and what still
-	// finds no room is refused: see Stats.
+	// 2 MiB. Beyond it whoever holds most loses blocks, so that those who want
+	// more than there is hold equally many; what still finds no room is refused:
+	// see Stats.
 	Bytes int
 	// Seed fixes the hashing of internal tables, for tests; 0 draws one.
 	Seed uint64
@@ -102,6 +103,7 @@ type Index struct {
 	work        []uint64
 	waitQueue   []uint32
 	logScratch  []uint32
+	logAges     []uint64
 
 	hook     func(point) // tests: called between two stores of the writer
 	readHook func()      // tests: called within a reader's walk
@@ -152,15 +154,15 @@ func New(o Options) *Index {
 	if x.waitBound = o.Waiting; x.waitBound <= 0 {
 		x.waitBound = DefaultWaitingAll
 	}
-	x.budget.init(o.Bytes)
+	seed := o.Seed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	x.budget.init(o.Bytes, mix(seed, 5, 0))
 	x.meter.limit = x.budget.limit / 64 * 63 // the rest is for small segments of tables
 	m, words := &x.meter, x.budget.chunkWords()
 	if x.budget.limit > 0 {
 		x.waitBound = min(x.waitBound, x.budget.limit/8/waitingCost)
-	}
-	seed := o.Seed
-	if seed == 0 {
-		seed = rand.Uint64()
 	}
 	for c := range x.runs {
 		x.runs[c].init(strideOf(uint32(c)), words, m)
@@ -186,7 +188,7 @@ func New(o Options) *Index {
 	x.supports = make([]support, 1)
 	x.waits = make([]waiting, 1)
 	x.lanes = make([]laneState, 1)
-	m.bytes += len(x.owners)*4 + (len(x.shown)+len(x.thinned)+len(x.recents))*8 + x.sliceBytes()
+	m.bytes += len(x.owners)*4 + (len(x.shown)+len(x.thinned)+len(x.recents))*8 + len(x.budget.behind) + x.sliceBytes()
 	return x
 }
 

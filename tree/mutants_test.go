@@ -341,6 +341,24 @@ var mutations = []mutation{
 		`func (x *Index) tight() bool { return x.budget.limit > 0`,
 		`func (x *Index) tight() bool { return !MUTANT && x.budget.limit > 0`,
 		`^TestBudget$/^plain$`, nil, true},
+	{"what a store goes on from gives way to it", "evict.go",
+		`	for at.run != c.keep {`,
+		`	for MUTANT || at.run != c.keep {`,
+		`^TestBudget$`, nil, true},
+	{"who brings something is looked at before it has it", "evict.go",
+		`	b.ranks.note(own) // the event goes on`,
+		`	if !MUTANT {
+		b.ranks.note(own)
+	}`,
+		`^TestSharesAreEqual$`, nil, true},
+	{"a block of several units is cut in two", "cut.go",
+		`	x.cutSpans(at, id, from)
+`,
+		`	if !MUTANT {
+		x.cutSpans(at, id, from)
+	}
+`,
+		`^TestBudget$/^long-blocks$`, nil, true},
 }
 
 // TestMutantsAreCaught builds the tests over a source with all mutations in it,

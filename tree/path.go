@@ -80,6 +80,9 @@ func (x *Index) extend(at place, i, n, want int) (here spot, k int) {
 			}
 		}
 	}
+	if x.budget.limit > 0 {
+		class = min(class, x.budget.largest)
+	}
 	class, ok := x.affordable(class)
 	if !ok {
 		return spot{}, 0

@@ -81,7 +81,7 @@ func (x *Index) settleMoves() {
 	}
 	out := x.op.out
 	for k := range x.moves {
-		if at, ok := x.resolve(x.op.name(x.moves[k].block)); ok && x.admitOne(at) {
+		if at, ok := x.resolve(x.op.name(x.moves[k].block)); ok && x.admitMore(at) {
 			x.addAll(at, x.moves[k].block, &x.moves[k].n)
 		}
 	}

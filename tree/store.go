@@ -14,12 +14,10 @@ type place struct {
 
 // Store applies one stored event. See Writer.
 func (x *Index) Store(o Owner, s *Store) Outcome {
-	if x.budget.limit > 0 {
-		x.makeRoom()
-	}
 	if !x.begin(o) {
 		return x.op.out
 	}
+	x.budget.startEvent()
 	x.op.span, x.op.stride, x.op.pairs = s.Span, 1+s.Span, s.Pairs
 	n := s.blocks()
 	if n < 0 || s.Root > MaxRoot {
@@ -170,9 +168,13 @@ func (x *Index) repeatsAmongMany(n int) bool {
 // chain stores blocks [i, n) of the event from a place on.
 func (x *Index) chain(at place, i, n int) {
 	x.moves = x.moves[:0]
+	asked, tries := -1, 0
 	for i < n {
 		if x.op.span > 1 {
 			if !x.admitSpanned() {
+				if tries++; tries <= evictTries && x.makeMore(at.run) {
+					continue
+				}
 				x.refuse(n - i)
 				break
 			}
@@ -185,6 +187,11 @@ func (x *Index) chain(at place, i, n int) {
 		here, k, fresh := x.locate(at, i, n)
 		if x.tight() {
 			k, fresh = min(k, pieceBlocks), min(fresh, pieceBlocks)
+			if k == 0 && asked != i {
+				if asked = i; x.makeRoom(at.run, fresh) {
+					continue // look again: what was found may be gone
+				}
+			}
 		}
 		if k == 0 {
 			want := n - i
@@ -201,11 +208,14 @@ func (x *Index) chain(at place, i, n int) {
 			} else if novel = x.novel(i, fresh); !novel && x.renames(i, fresh) {
 				continue
 			}
-			if !x.admit(at, here, 0, i, fresh, novel) {
-				x.refuse(n - i)
-				break
+			ok := x.admit(at, here, 0, i, fresh, novel)
+			if ok {
+				here, k = x.extend(at, i, fresh, want)
 			}
-			if here, k = x.extend(at, i, fresh, want); k == 0 {
+			if k == 0 {
+				if tries++; tries <= evictTries && x.makeMore(at.run) {
+					continue
+				}
 				x.refuse(n - i)
 				break
 			}
@@ -218,10 +228,15 @@ func (x *Index) chain(at place, i, n int) {
 			x.claim(here, slot, k)
 			x.gained(k)
 		} else if !x.admit(at, here, k, i, 0, false) {
-			if x.makeLane(here, i, k) {
+			if has := x.hasNamed(here, i, k); has > 0 {
+				k = has
+				x.loseCopies(k)
+			} else if tries++; tries <= evictTries && (x.makeMore(at.run) || x.makeLane(here, i, k)) {
 				continue // look again: the run may have lost its end
+			} else {
+				x.refuse(k) // they lie there all the same: what is behind them may find room
+				x.budget.loose = true
 			}
-			x.refuse(k) // they lie there all the same: what is behind them may find room
 		} else if k = x.holdKnown(here, i, k); k == 0 {
 			continue // a rename: look again
 		}
@@ -346,7 +361,7 @@ func (x *Index) keepMeaning(at place, known bool, n int, s *Store) {
 	for i := 0; i < n; i++ {
 		name := x.op.name(i)
 		if old, ok := x.resolve(name); ok {
-			if !x.admitOne(old) {
+			if !x.admitMore(old) {
 				x.refuse(1)
 				continue
 			}
@@ -369,6 +384,9 @@ func (x *Index) keepMeaning(at place, known bool, n int, s *Store) {
 			at = x.holdSpanned(at, i)
 		} else {
 			here, k, fresh := x.locate(at, i, i+1)
+			if !x.admit(at, here, k, i, fresh, false) && x.makeMore(at.run) {
+				here, k, fresh = x.locate(at, i, i+1)
+			}
 			if !x.admit(at, here, k, i, fresh, false) {
 				x.refuse(n - i)
 				return
@@ -391,10 +409,11 @@ func (x *Index) Place(o Owner, names []uint64) Outcome {
 	if !x.begin(o) {
 		return x.op.out
 	}
+	x.budget.startEvent()
 	x.op.span, x.op.stride, x.op.pairs = 1, 1, names
 	for i := range names {
 		if at, ok := x.resolve(names[i]); ok {
-			if !x.admitOne(at) {
+			if !x.admitMore(at) {
 				x.refuse(1)
 				continue
 			}

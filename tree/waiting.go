@@ -54,6 +54,10 @@ func (x *Index) findWaiting(name uint64) uint32 {
 func (x *Index) wait(i, n int, parent uint64) {
 	ls := x.op.lane
 	for ; i < n; i++ {
+		for !x.waitFits() && x.lanes[ls].waiting > 0 {
+			x.dropWaiting(x.lanes[ls].waitHead)
+			x.op.out.Dropped++
+		}
 		if !x.waitFits() {
 			x.refuse(n - i)
 			return
@@ -163,7 +167,7 @@ func (x *Index) unwait(n int) {
 		if k == 0 {
 			continue
 		}
-		if at, ok := x.resolve(x.op.name(i)); ok && x.admitOne(at) {
+		if at, ok := x.resolve(x.op.name(i)); ok && x.admitMore(at) {
 			copies := x.waits[k].n
 			x.dropWaiting(k)
 			x.addAll(at, i, &copies)
@@ -238,7 +242,7 @@ func (x *Index) attachOne(at place, k uint32) {
 	x.op.tier = first
 	x.chain(at, 0, 1)
 	w.n[first]--
-	if end, ok := x.resolve(w.name); ok && x.admitOne(end) {
+	if end, ok := x.resolve(w.name); ok && x.admitMore(end) {
 		x.addAll(end, 0, &w.n)
 	}
 	x.work = append(x.work, w.name)

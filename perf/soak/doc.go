@@ -19,8 +19,9 @@
 //   - Each cycle ends in a drain, by removes, clears, drops or a mixture: then
 //     nothing may be left, the index's own invariants hold, stores equal removes,
 //     and memory is not above that of the cycles before.
-//   - With a byte budget: the bytes after every event. The least and the largest
-//     share of holders that want equally much are reported.
+//   - With a byte budget: the bytes after every event, and, before a drain, that
+//     holders that all want more than there is have equally much, each within a
+//     twentieth of the mean.
 //
 // # Concurrency
 //

@@ -199,26 +199,3 @@ func chaos(seed uint64) func() {
 		left, on = 1+r.IntN(2*gap), now
 	}
 }
-
-// fair compares what holders have that all want more than there is.
-func (w *writer) fair() error {
-	d, ok := w.index.(tree.Dumper)
-	if w.p.Bytes == 0 || !ok || w.index.Stats().Evicted == 0 {
-		return nil
-	}
-	counts := map[tree.Holder]int{}
-	d.Dump(func(uint64, uint64) uint64 { return 0 }, func(b tree.Block) {
-		if !b.Waiting {
-			counts[b.Holder]++
-		}
-	})
-	least, most := 0, 0
-	for _, n := range counts {
-		most = max(most, n)
-		if least == 0 || n < least {
-			least = n
-		}
-	}
-	w.figs.Least, w.figs.Most = least, most
-	return nil
-}

@@ -151,6 +151,18 @@ func TestSoakCatches(t *testing.T) {
 				return s
 			}
 		}},
+		{"one of all loses what all should", "budget", "want equally much", func(w *wrong) {
+			victim := tree.Holder(0)
+			w.store = func(w *wrong, o tree.Owner, s *tree.Store) tree.Outcome {
+				if victim == 0 {
+					victim = o.Holder
+				}
+				if o.Holder == victim && w.n%4 > 0 && w.Index.Stats().Evicted > 0 {
+					return tree.Outcome{}
+				}
+				return w.Index.Store(o, s)
+			}
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, ok := soak.Named(c.profile)

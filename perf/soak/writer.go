@@ -18,6 +18,7 @@ type writer struct {
 	r     *rand.Rand // of the events: the same whatever the machine does
 	rest  *rand.Rand // of the questions at rest
 	event int64
+	roots bool // all stores begin at the root
 
 	reader tree.Reader // for questions while nothing moves
 	figs   *Report
@@ -163,7 +164,7 @@ func (w *writer) store(k int, s *slot, shard int) error {
 	q := &w.truth.world.paths[w.r.IntN(len(w.truth.world.paths))]
 	sh := &s.shards[shard]
 	lo, parent := 0, uint64(0)
-	if w.p.Roots && w.r.IntN(2) == 0 {
+	if w.roots || w.p.Roots && w.r.IntN(2) == 0 {
 		lo = 0
 	} else if w.r.IntN(4) > 0 { // behind the leading blocks it has, or some of them
 		for lo < len(q.nodes) && sh.on[q.nodes[lo]] != 0 {

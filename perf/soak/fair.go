@@ -1,0 +1,48 @@
+package soak
+
+import (
+	"fmt"
+
+	"github.com/cairn-kv/cairn/tree"
+)
+
+// unfair is by how much of the mean what is kept of a holder may differ, of all
+// that want more than there is.
+const unfair = .05
+
+// fair has all holders bring what an index with a byte budget has no room for,
+// one after the other, and compares what is kept of each when it is quiet.
+func (w *writer) fair() error {
+	d, ok := w.index.(tree.Dumper)
+	if w.p.Bytes == 0 || !ok || w.index.Stats().Evicted == 0 {
+		return nil
+	}
+	// Some have just lost, or been cleared of, what others have still.
+	w.roots = true
+	defer func() { w.roots = false }()
+	enough := w.figs.Stored + 2*int64(w.index.Stats().Residencies)
+	for k := 0; w.figs.Stored < enough; k = (k + 1) % len(w.truth.slots) {
+		if err := w.store(k, w.truth.slots[k], w.r.IntN(w.p.Shards)); err != nil {
+			return err
+		}
+	}
+	kept := map[tree.Holder]int{}
+	d.Dump(func(uint64, uint64) uint64 { return 0 }, func(b tree.Block) {
+		if !b.Waiting && b.Shard == 0 {
+			kept[b.Holder]++
+		}
+	})
+	least, most, mean := 0, 0, 0.
+	for i, s := range w.truth.slots {
+		n := kept[s.handle]
+		if most = max(most, n); i == 0 || n < least {
+			least = n
+		}
+		mean += float64(n) / float64(len(w.truth.slots))
+	}
+	w.figs.Least, w.figs.Most = least, most
+	if float64(least) < mean*(1-unfair) || float64(most) > mean*(1+unfair) {
+		return fmt.Errorf("event %d, at rest: holders that want equally much have %d to %d blocks, %.0f in the mean", w.event, least, most, mean)
+	}
+	return nil
+}
