@@ -2,9 +2,15 @@ package tree
 
 import "sync/atomic"
 
-// slabWords is how many words a chunk of a slab holds at least, so that even
-// millions of blocks cost the collector a few hundred objects.
-const slabWords = 1 << 15
+const (
+	// slabWords is how many words a chunk of a slab has at least, about.
+	slabWords = 1 << 12
+	// blockWords is how many words are allocated at once at most, about: a
+	// quarter of what there is while that is less, so that what is not in use
+	// stays small beside what is, and that even millions of blocks cost the
+	// collector a few hundred objects.
+	blockWords = 1 << 15
+)
 
 // slab is an arena of equal cells of atomic words. Its memory is type-stable:
 // a cell once handed out stays a cell of this slab for ever, so a late reader
@@ -63,11 +69,19 @@ func (s *slab) alloc() uint32 {
 	s.next++
 	old := *s.dir.Load()
 	if int(id>>s.shift) >= len(old) {
-		chunk := make([]atomic.Uint64, int(s.stride)<<s.shift)
-		s.meter.bytes += len(chunk) * 8
-		s.meter.free += len(chunk) * 8
+		chunk := int(s.stride) << s.shift
+		n := 1
+		if s.meter.limit == 0 {
+			n = max(1, min(len(old)/4, blockWords/chunk))
+		}
+		block := make([]atomic.Uint64, n*chunk)
+		s.meter.bytes += len(block) * 8
+		s.meter.free += len(block) * 8
 		s.reserve((len(old) + 1) << s.shift)
-		dir := append(old, chunk) // readers of the old header see no more than it says
+		dir := old
+		for ; len(block) > 0; block = block[chunk:] {
+			dir = append(dir, block[:chunk:chunk]) // readers of the old header see no more than it says
+		}
 		s.dir.Store(&dir)
 	}
 	return id
