@@ -51,9 +51,17 @@ func (x *Index) common(at spot, i, n int) int {
 }
 
 // growClass is how large a run may be that a chain which grows by little events
-// goes on in: each is twice the one before, so no more than that one's size is
-// wasted.
+// goes on in: two of each size, then two that are twice as large, so that a long
+// chain has few runs and the last one wastes no more than a part of the others.
 const growClass = 7
+
+// growsTo is the class of the run in which a chain goes on behind a full one.
+func growsTo(hd []atomic.Uint64, class uint32) uint32 {
+	if p := linkParent(hd[hLink].Load()); !isRoot(p) && classOf(p) >= class {
+		class++
+	}
+	return min(class, growClass)
+}
 
 // extend makes room for at most n blocks from i on behind a place, in the run
 // itself or in a new one, with their contents and without names; they are
@@ -76,7 +84,7 @@ func (x *Index) extend(at place, i, n, want int) (here spot, k int) {
 			// The first to go on from a full run; who parts from it there
 			// gets no more than it brings.
 			if cnt == capOf(pc) && !childBit(hd, pc, at.off) {
-				class = max(class, min(pc+1, growClass))
+				class = max(class, growsTo(hd, pc))
 			}
 		}
 	}
