@@ -41,3 +41,17 @@ func (x *Index) Left() (left []string) {
 	}
 	return left
 }
+
+// Tables is the memory of all tables.
+func (x *Index) Tables() int {
+	n := x.names.bytes() + x.links.bytes()
+	for _, t := range []*table{&x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
+		n += t.bytes()
+	}
+	for i := range x.lanes {
+		if t := x.lanes[i].own; t != nil {
+			n += t.bytes()
+		}
+	}
+	return n
+}

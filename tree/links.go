@@ -97,12 +97,7 @@ func (t *links) add(link, content uint64, id uint32) {
 	s := &t.seg[h>>58]
 	tab := *s.tab.Load()
 	if (s.used+1)*4 > len(tab)*3 && (s.used > s.live || t.meter.mayGrow(s.used, len(tab), 8)) {
-		was := len(tab)
-		t.crowded -= crowded(s.used, was)
-		tab = s.rebuild(t.meter)
-		t.crowded += crowded(s.used, len(tab))
-		t.meter.bytes += (len(tab) - was) * 8
-		t.largest = max(t.largest, len(tab))
+		tab = t.rebuild(s)
 	}
 	mask := uint64(len(tab)) - 1
 	i := h
@@ -118,13 +113,18 @@ func (t *links) add(link, content uint64, id uint32) {
 	t.live++
 }
 
-// rebuild makes a segment anew without its tombstones, with room for more. The
-// low 32 bits of the hash, which place an entry, are stored in it.
-func (s *linkSegment) rebuild(m *meter) []atomic.Uint64 {
+// rebuild makes a segment anew without its tombstones, with room for more, or
+// for less where it is nearly empty. The low 32 bits of the hash, which place an
+// entry, are stored in it. Late readers of the old one miss what came after, and
+// what went they find without its link.
+func (t *links) rebuild(s *linkSegment) []atomic.Uint64 {
 	old := *s.tab.Load()
 	size := len(old)
-	for size < (s.live+1)*2 && m.mayGrow(s.live, size, 8) {
+	for size < (s.live+1)*2 && t.meter.mayGrow(s.live, size, 8) {
 		size *= 2
+	}
+	for sparse(s.live, size) {
+		size /= 2
 	}
 	tab := make([]atomic.Uint64, size)
 	mask := uint64(size) - 1
@@ -139,8 +139,16 @@ func (s *linkSegment) rebuild(m *meter) []atomic.Uint64 {
 		}
 		tab[i&mask].Store(w)
 	}
+	t.crowded += crowded(s.live, size) - crowded(s.used, len(old))
+	t.meter.bytes += (size - len(old)) * 8
 	s.used = s.live
 	s.tab.Store(&tab)
+	if t.largest = max(t.largest, size); size < len(old) {
+		t.largest = 0
+		for i := range t.seg {
+			t.largest = max(t.largest, len(*t.seg[i].tab.Load()))
+		}
+	}
 	return tab
 }
 
@@ -160,7 +168,9 @@ func (t *links) remove(link, content uint64, id uint32) {
 				tab[i&mask].Store(linkTomb)
 			}
 			s.live--
-			t.live--
+			if t.live--; sparse(s.live, len(tab)) {
+				t.rebuild(s)
+			}
 			return
 		}
 	}

@@ -129,11 +129,12 @@ func putName(s []uint64, e uint64) {
 	s[i&mask] = e
 }
 
-func (t *nameTable) grow(n uint64) []uint64 {
-	old := t.seg[n]
-	s := make([]uint64, max(nameStart, 2*len(old)))
-	t.meter.bytes += (len(s) - len(old)) * 8
-	t.largest = max(t.largest, len(s))
+func (t *nameTable) grow(n uint64) []uint64 { return t.resize(n, max(nameStart, 2*len(t.seg[n]))) }
+
+// resize makes a segment anew with so many places.
+func (t *nameTable) resize(n uint64, size int) []uint64 {
+	old, s := t.seg[n], make([]uint64, size)
+	t.meter.bytes += (size - len(old)) * 8
 	for _, e := range old {
 		if e != 0 {
 			putName(s, e)
@@ -141,6 +142,7 @@ func (t *nameTable) grow(n uint64) []uint64 {
 	}
 	t.seg[n] = s
 	t.grown++
+	t.largest = max(t.largest, len(s))
 	return s
 }
 
@@ -169,7 +171,9 @@ func (t *nameTable) remove(hash uint64, run uint32, pos int) {
 	}
 	s[hole] = 0
 	t.used[n]--
-	t.live--
+	if t.live--; sparse(int(t.used[n]), len(s)) {
+		t.resize(n, len(s)/2)
+	}
 }
 
 func (t *nameTable) bytes() int {

@@ -232,7 +232,7 @@ func (t *ownTable) add(hash uint64, run uint32, pos int) {
 // grow gives a segment its next size: twice as large while small, then two steps
 // to the double keep what nobody uses small.
 func (t *ownTable) grow(s *ownSegment, told uint) {
-	old, lines := *s, len(s.words)/ownLine
+	lines := len(s.words) / ownLine
 	t.crowded -= crowded(s.used, s.slots())
 	switch {
 	case lines == 0:
@@ -244,10 +244,16 @@ func (t *ownTable) grow(s *ownSegment, told uint) {
 	default:
 		lines += lines / 3
 	}
+	t.resize(s, told, lines)
+}
+
+// resize makes a segment anew with so many lines.
+func (t *ownTable) resize(s *ownSegment, told uint, lines int) {
+	old := s.words
 	s.words, s.used = make([]uint64, lines*ownLine), 0
-	t.meter.bytes += (len(s.words) - len(old.words)) * 8
+	t.meter.bytes += (len(s.words) - len(old)) * 8
 	t.largest = max(t.largest, lines)
-	s.putAll(old.words, told)
+	s.putAll(old, told)
 }
 
 // putAll puts all entries of some lines into a segment.
@@ -291,7 +297,9 @@ func (t *ownTable) remove(hash uint64, run uint32, pos int) bool {
 		return false
 	}
 	t.crowded -= nowCrowded(s.used+1, s.slots())
-	t.live--
+	if t.live--; sparse(s.used, s.slots()) {
+		t.resize(s, told, len(s.words)/ownLine/2)
+	}
 	return true
 }
 

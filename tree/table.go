@@ -7,7 +7,13 @@ import "math/bits"
 const (
 	fewSegments  = 32
 	segmentStart = 8 // entries of a segment when new
+	segmentKept  = 64
 )
+
+// sparse reports whether a segment of so many places has become much too large
+// for what is used of them: it is given back by halves, each long before it
+// would have to grow again. Small ones stay.
+func sparse(used, size int) bool { return used*8 < size && size > segmentKept }
 
 // entry is a key with one value. A value is never zero: zero marks a free place.
 // Its top 15 bits are a tag that is hashed with the key.
@@ -96,19 +102,25 @@ func put(s []entry, h, key, val uint64) {
 func (t *table) grow(n uint64) {
 	old := t.seg[n]
 	t.crowded -= crowded(int(t.used[n]), len(old))
-	size := segmentStart
-	if len(old) > 0 {
-		size = len(old) * 2
-	}
-	s := make([]entry, size)
+	t.resize(n, max(segmentStart, 2*len(old)))
+}
+
+// resize makes a segment anew with so many places.
+func (t *table) resize(n uint64, size int) {
+	old, s := t.seg[n], make([]entry, size)
 	t.meter.bytes += (size - len(old)) * 16
-	t.largest = max(t.largest, size)
 	for _, e := range old {
 		if e.val != 0 {
 			put(s, t.hash(e.key, e.val>>tagShift), e.key, e.val)
 		}
 	}
 	t.seg[n] = s
+	if t.largest = max(t.largest, size); size < len(old) {
+		t.largest = 0
+		for i := range t.seg {
+			t.largest = max(t.largest, len(t.seg[i]))
+		}
+	}
 }
 
 // remove takes away one entry with exactly this key and value.
@@ -146,6 +158,9 @@ func (t *table) remove(key, val uint64) bool {
 	t.crowded -= nowCrowded(int(t.used[n]), len(s))
 	t.used[n]--
 	t.live--
+	if sparse(int(t.used[n]), len(s)) {
+		t.resize(n, len(s)/2)
+	}
 	return true
 }
 
