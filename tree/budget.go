@@ -54,7 +54,8 @@ type budget struct {
 	// Of the event at hand.
 	looks int  // runs it may still look at for something to evict
 	loose bool // it goes on behind a block that its holder may not have
-	needs int  // what its blocks may need beside a lane
+	needs int  // what the blocks at hand may need beside a lane,
+	named int  // and up to where names of their run
 
 	largest uint32 // the class of the largest runs there shall be
 
@@ -134,70 +135,86 @@ func (x *Index) admit(at place, here spot, k, i, fresh int, plain bool) bool {
 	if !x.namesFit(i, fresh) {
 		return false
 	}
-	b := &x.budget
-	b.needs = needNothing
-	if x.op.shards > 1 {
-		b.needs = needRows
-	}
-	if !plain {
-		b.needs = needAll
-	}
-	if isRoot(at.run) {
-		return x.laneFits(0)
-	}
-	here = spot{run: at.run, hd: x.run(at.run)}
-	l := x.laneIn(here.hd, x.op.lane)
-	if l == 0 && !x.laneFits(at.run) || !x.laneFits(0) {
-		return false
-	}
-	if l != 0 {
-		if l.own() {
-			b.needs = needAll
-		} else if !l.plain() || l.tier() != x.op.tier || l.reach() != at.off {
-			b.needs = max(b.needs, needRows)
+	b, l := &x.budget, lane(0)
+	b.needs, b.named = 0, fresh
+	if !isRoot(at.run) {
+		here = spot{run: at.run, position: int32(at.off), hd: x.run(at.run)}
+		if l = x.laneIn(here.hd, x.op.lane); l == 0 && !x.laneFits(at.run) {
+			return false
+		}
+		if l != 0 {
+			b.named += at.off
 		}
 	}
-	return x.meter.room(x.sideNeed(here.class()))
+	if !x.goesOnPlain(l, at.off) {
+		b.needs |= needRows
+	}
+	if !plain || l.own() {
+		b.needs |= needNames
+	}
+	return x.laneFits(0) && (isRoot(at.run) || x.meter.room(x.sideNeed(here.class())))
+}
+
+// goesOnPlain reports whether a lane that gets what lies from a position on
+// needs no rows for it.
+func (x *Index) goesOnPlain(l lane, pos int) bool {
+	return x.op.shards == 1 && (l == 0 || l.plain() && l.tier() == x.op.tier && l.reach() == pos)
 }
 
 // admitKnown is admit for k blocks that lie at a spot already.
 func (x *Index) admitKnown(here spot, i, k int) bool {
-	l := x.laneIn(here.hd, x.op.lane)
+	b, l := &x.budget, x.laneIn(here.hd, x.op.lane)
 	if l == 0 && !x.laneFits(here.run) {
 		return false
 	}
-	if x.staysPlain(here, i, k) {
+	if x.staysPlain(here, i, k) || x.op.rule == Set && x.hasNamed(here, i, k) == k {
 		return true
 	}
-	if x.op.rule == Set && x.hasNamed(here, i, k) == k {
-		return true
+	b.needs, b.named = 0, here.pos()+k
+	if !x.goesOnPlain(l, here.pos()) || l == 0 && here.pos() > 0 {
+		b.needs |= needRows
 	}
-	x.budget.needs = needAll
-	if l != 0 && !l.own() && x.lanes[x.op.lane].own.names() == 0 && !metaOf(here.hd).twin() && x.sharable(here, i, k) &&
-		x.untouched(l, here.class(), here.pos(), k) == k {
-		x.budget.needs = needRows
+	if l.own() || x.lanes[x.op.lane].own.names() > 0 || metaOf(here.hd).twin() || !x.sharable(here, i, k) {
+		b.needs |= needNames
+	}
+	if l != 0 && x.untouched(l, here.class(), here.pos(), k) < k || b.needs&needNames != 0 && !x.holdsNone(l, here, k) {
+		b.needs |= needLists
 	}
 	return x.meter.room(x.sideNeed(here.class()))
 }
 
-// What a holder may need in a run beside its lane: nothing, rows of bits, or
-// names and lists as well.
+// holdsNone reports whether a holder has none of k blocks in any way.
+func (x *Index) holdsNone(l lane, here spot, k int) bool {
+	for p := here.pos(); l != 0 && p < here.pos()+k; p++ {
+		if x.holds(l, here.class(), p, -1) {
+			return false
+		}
+	}
+	return true
+}
+
+// What a holder may need in a run beside its lane: rows of bits, names of its
+// own, lists and all that goes with them.
 const (
-	needNothing = iota
-	needRows
-	needAll
+	needRows = 1 << iota
+	needNames
+	needLists
 )
 
 // sideNeed is how many bytes what the event's blocks need beside a lane may
 // charge in a run of a class.
-func (x *Index) sideNeed(class uint32) int {
-	switch x.budget.needs {
-	case needNothing:
-		return 0
-	case needRows:
-		return x.sides.spare(1) + x.planes[planeOf(class)].spare(2)
+func (x *Index) sideNeed(class uint32) (need int) {
+	b := &x.budget
+	if b.needs&needLists != 0 {
+		return x.sideRoom(class, 1)
 	}
-	return x.sideRoom(class, 1)
+	if b.needs&needRows != 0 {
+		need = x.sides.spare(1) + x.planes[planeOf(class)].spare(2)
+	}
+	if b.needs&needNames != 0 {
+		need += x.nameArrays[namesClass(min(b.named, capOf(class)))].spare(1) + x.ownRoom(class, 1)
+	}
+	return need
 }
 
 // staysPlain reports whether a holder that is given k blocks of a run needs no
@@ -257,7 +274,7 @@ func (x *Index) sideFits(class uint32, n int) bool { return x.meter.room(x.sideR
 // sideRoom is how many bytes that may charge.
 func (x *Index) sideRoom(class uint32, n int) int {
 	rows := 4 + x.op.shards*int(NumTiers)
-	need := x.sides.spare(n) + x.planes[planeOf(class)].spare(n*rows)
+	need := x.sides.spare(n) + x.planes[planeOf(class)].spare(n*rows) + x.ownRoom(class, n)
 	for c := range class + 1 {
 		need += x.nameArrays[c].spare(n)
 	}
@@ -267,11 +284,17 @@ func (x *Index) sideRoom(class uint32, n int) int {
 	if t := &x.exceptions; t.crowded > 0 {
 		need += 2 * t.largest * 16
 	}
+	return need
+}
+
+// ownRoom is how many bytes names of the event's holder's own may charge in its
+// table, for n runs of a class.
+func (x *Index) ownRoom(class uint32, n int) int {
 	ls, names := &x.lanes[x.op.lane], pieceBlocks*n
 	if ls.ownRuns < ls.runs { // in as many runs all names may become its own
 		names += min(capOf(class)*n, ls.residencies)
 	}
-	return need + ls.own.spare(names)
+	return ls.own.spare(names)
 }
 
 // admitOne is admit for a block that exists, however the holder has it.

@@ -110,7 +110,8 @@ func (x *Index) makeRoom(guard uint32, n int) bool {
 }
 
 // makeMore is makeRoom for an event that found none. More than an eighth of the
-// budget does not become free for it: memory of one kind is no use for another.
+// budget does not become free for it, but for places in tables: memory of one
+// kind is no use for another.
 func (x *Index) makeMore(guard uint32) bool {
 	b := &x.budget
 	if b.loose {
@@ -120,10 +121,16 @@ func (x *Index) makeMore(guard uint32) bool {
 	if !x.meter.room(x.logs.spare(1)) {
 		took = x.compactLogs()
 	}
-	if x.meter.free >= b.limit/8 {
+	if x.meter.free >= b.limit/8 && !x.tablesShort() {
 		return took
 	}
 	return x.evict(guard, evictAgain) || took
+}
+
+// tablesShort reports whether a table should grow and cannot.
+func (x *Index) tablesShort() bool {
+	t := &x.exceptions
+	return t.crowded > 0 && !x.meter.room(2*t.largest*16) || x.links.crowded > 0 && !x.meter.room(2*x.links.largest*8)
 }
 
 // compactLogs takes stale entries out of all logs, and reports whether that

@@ -124,7 +124,7 @@ func TestSharesAreEqual(t *testing.T) {
 			if (most-least)*20 > mean {
 				t.Errorf("holders that want equally much have %d to %d blocks", least, most)
 			}
-			if st := x.Stats(); st.Refused*100 > st.Evicted {
+			if st := x.Stats(); st.Refused*20 > st.Evicted {
 				t.Errorf("%d blocks were refused, %d evicted: what was evicted should have made room", st.Refused, st.Evicted)
 			}
 			for _, w := range all {

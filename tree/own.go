@@ -32,9 +32,12 @@ func (x *Index) namesAt(ref uint32) []atomic.Uint64 {
 
 // newNames makes an array for n names at least.
 func (x *Index) newNames(n int) uint32 {
-	class := uint32(max(0, bits.Len(uint(n-1))-2))
+	class := namesClass(n)
 	return class<<28 | x.nameArrays[class].alloc()
 }
+
+// namesClass is the class of an array that n names need.
+func namesClass(n int) uint32 { return uint32(max(0, bits.Len(uint(n-1))-2)) }
 
 func (x *Index) freeNames(ref uint32) { x.nameArrays[ref>>28].release(ref & (1<<28 - 1)) }
 
