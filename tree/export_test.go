@@ -16,8 +16,10 @@ func (x *Index) Hook(write, read func()) {
 func (x *Index) Pleading() bool { return x.pleas.Load() != nil }
 
 // Eager makes the fourth lane of a run begin a dense cell, and groups of any two
-// lanes that are alike, so that few holders show what many do.
+// lanes that are alike, so that few holders show what many do; and runs of eight
+// blocks move when two are left.
 func (x *Index) Eager() *Index {
+	x.moveFrom = 1
 	x.denseFrom, x.groupFrom, x.looseFrom = 0, 2, 0
 	return x
 }

@@ -91,6 +91,8 @@ type Index struct {
 	denseFrom   int      // minDense, 0 in tests
 	groupFrom   uint16   // minGroup
 	looseFrom   int      // minLoose
+	moveFrom    uint32   // the class, 1 in tests
+	shrunk      []uint32 // runs whose end has died, to be moved
 	lifted      []lifted // lanes of dense cells that the call has changed, or may have
 	laneScratch []lane
 	tally       [maxCap + 1]uint16 // lanes by reach
@@ -147,7 +149,10 @@ func (x *Index) mark(p point) {
 
 // New makes an empty index.
 func New(o Options) *Index {
-	x := &Index{waitLimit: o.WaitingPerHolder, denseFrom: minDense, groupFrom: minGroup, looseFrom: minLoose, untold: Foresight + 1}
+	x := &Index{
+		waitLimit: o.WaitingPerHolder, denseFrom: minDense, groupFrom: minGroup, looseFrom: minLoose,
+		moveFrom: moveFrom, untold: Foresight + 1,
+	}
 	if x.waitLimit <= 0 {
 		x.waitLimit = DefaultWaiting
 	}

@@ -176,6 +176,18 @@ func (t *links) remove(link, content uint64, id uint32) {
 	}
 }
 
+// replace has an entry lead to another run, in one store.
+func (t *links) replace(link, content uint64, old, id uint32) {
+	h := mix(t.seed, link, content)
+	tab := *t.seg[h>>58].tab.Load()
+	mask := uint64(len(tab)) - 1
+	i := h
+	for tab[i&mask].Load() != h<<32|uint64(old) {
+		i++
+	}
+	tab[i&mask].Store(h<<32 | uint64(id))
+}
+
 func (t *links) bytes() int {
 	n := 0
 	for i := range t.seg {

@@ -19,9 +19,14 @@ const (
 
 // logRun notes that a lane has come to a run.
 func (x *Index) logRun(id, run uint32) {
-	ls := &x.lanes[id]
-	ls.runs++
+	x.lanes[id].runs++
 	x.came(id, run)
+	x.relog(id, run)
+}
+
+// relog notes a run that a lane is in under another number.
+func (x *Index) relog(id, run uint32) {
+	ls := &x.lanes[id]
 	if ls.logged >= 2*ls.runs+4*logRuns {
 		x.compactLog(id)
 	}

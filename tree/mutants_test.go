@@ -172,6 +172,11 @@ var mutations = []mutation{
 }`,
 		`^TestDifferential$/^tp$`, nil, false},
 
+	{"a run moves, and its parent does not say so", "move.go",
+		`		ph[hVersion].Store(ph[hVersion].Load() + version1)`,
+		`		ph[hVersion].Store(ph[hVersion].Load() + version1*(1-b2u(MUTANT)))`,
+		`^TestRunMovedUnderReader$`, nil, false},
+
 	// What readers look at again.
 	{"a walk does not look back", "match.go",
 		`	check := len(r.steps)

@@ -46,6 +46,9 @@ func (x *Index) called() {
 	if len(x.lifted) > 0 {
 		x.regroup()
 	}
+	if len(x.shrunk) > 0 {
+		x.moveShrunk()
+	}
 	x.answerPlea()
 }
 

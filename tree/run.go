@@ -290,6 +290,9 @@ func (x *Index) settle(id uint32, endDied bool) {
 		hd[hVersion].Store((version(w0)+1)<<countBits | uint64(n))
 		x.mark(stepVersion)
 		m := metaOf(hd)
+		if endDied && n > 0 && m.children() == 0 {
+			x.noteShrunk(id, n)
+		}
 		if n > 0 || m.children() > 0 || m.holders() > 0 || hd[hLink].Load() == 0 {
 			return
 		}

@@ -1,6 +1,7 @@
 package tree_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/cairn-kv/cairn/tree"
@@ -136,5 +137,133 @@ func TestChainOfLittleEvents(t *testing.T) {
 	}
 	if st := x.Stats(); st.Runs > 40 {
 		t.Errorf("%d runs", st.Runs)
+	}
+}
+
+// TestDeadTailsAreGivenBack has the ends of long prompts evicted: what is left
+// of them moves together, so that as many prompts find room where they were.
+func TestDeadTailsAreGivenBack(t *testing.T) {
+	const prompts, length, left = 100, 2000, 100
+	x := tree.New(tree.Options{Seed: 1})
+	a, b := add(t, x), add(t, x)
+	for p := range uint64(prompts) {
+		put(x, a, 0, series(p<<32+1, length)...)
+	}
+	large := x.Stats().Bytes
+	for p := range uint64(prompts) {
+		for end := uint64(length); end > left; end -= left {
+			take(x, a, backwards(series(p<<32+1+end-left, left))...)
+		}
+	}
+	for range prompts {
+		x.Step()
+	}
+	r := x.NewReader()
+	var names []uint64
+	for p := range uint64(prompts) {
+		n := anyOf(r.Match(0, series(p<<32+1, length)), a)
+		names = r.Names(names[:0], a, tree.ViewAny, int(n))
+		if n != left || !slices.Equal(names, series(p<<32+1, left)) {
+			t.Fatalf("prompt %d: %d blocks, %d names, want %d", p, n, len(names), left)
+		}
+	}
+	for p := range uint64(prompts) {
+		put(x, b, 0, series((prompts+p)<<32+1, length)...)
+	}
+	if again := x.Stats().Bytes; again > large*5/4 {
+		t.Errorf("%d bytes for %d prompts, %d when what is left of others is there", large, prompts, again)
+	}
+	if err := x.Check(); err != nil {
+		t.Error(err)
+	}
+	for p := range uint64(prompts) {
+		take(x, a, backwards(series(p<<32+1, left))...)
+	}
+	x.Drop(a)
+	x.Drop(b)
+	for x.Step() {
+	}
+	if left := x.Left(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func backwards(c []uint64) []uint64 {
+	c = slices.Clone(c)
+	slices.Reverse(c)
+	return c
+}
+
+// TestRunMovedUnderReader has a run whose tail has died move at every pause of a
+// walk, and its place taken by another prompt; and a walk at every pause of the
+// writer that moves it. Its holders have what they have all the time.
+func TestRunMovedUnderReader(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		front   int // blocks of the run before, 0: it is the first
+		holders int
+	}{
+		{"first", 0, 1}, {"behind another", 4, 1}, {"of many", 4, 9},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const length, left = 120, 20
+			query := series(1, uint64(c.front+length))
+			var all []tree.Holder
+			setup := func() *tree.Index {
+				x := tree.New(tree.Options{Seed: 1})
+				all = all[:0]
+				for range c.holders {
+					h := add(t, x)
+					all = append(all, h)
+					if c.front > 0 {
+						put(x, h, 0, query[:c.front]...)
+					}
+					put(x, h, uint64(c.front), query[c.front:]...)
+				}
+				other := add(t, x)
+				put(x, other, 0, 7000)
+				for _, h := range all {
+					take(x, h, backwards(query[c.front+left:])...)
+				}
+				all = append(all, other)
+				return x
+			}
+			judge := func(where string, n int, got []tree.Depths) {
+				t.Helper()
+				for _, h := range all[:c.holders] {
+					if d := anyOf(got, h); int(d) != c.front+left {
+						t.Errorf("%s %d: %d blocks, want %d", where, n, d, c.front+left)
+					}
+				}
+				if len(got) != c.holders {
+					t.Errorf("%s %d: %d holders, want %d", where, n, len(got), c.holders)
+				}
+			}
+			for _, taken := range []bool{false, true} {
+				during(t, func() (*tree.Index, []uint64, func()) {
+					x := setup()
+					return x, query, func() {
+						if x.Step(); taken {
+							put(x, all[c.holders], 7000, series(8000, length)...)
+						}
+					}
+				}, func(t *testing.T, pause int, got []tree.Depths) { judge("pause", pause, got) })
+			}
+
+			x := setup()
+			r, stops := x.NewReader(), 0
+			x.Hook(func() {
+				judge("stop", stops, r.Match(0, query))
+				stops++
+			}, nil)
+			x.Step()
+			if stops < 5 {
+				t.Errorf("the writer stopped %d times: nothing has moved", stops)
+			}
+			x.Hook(nil, nil)
+			if err := x.Check(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
