@@ -57,8 +57,6 @@ type budget struct {
 	needs int  // what the blocks at hand may need beside a lane,
 	named int  // and up to where names of their run
 
-	largest uint32 // the class of the largest runs there shall be
-
 	// behind counts, for a holder and a run, the runs that hang there in which
 	// the holder is too: the holder's tails are where it is zero. Holders and
 	// runs meet in it by their hash, so that it may be too large.
@@ -83,14 +81,13 @@ func (b *budget) chunkWords() int {
 	return min(slabWords, 1<<(bits.Len(uint(b.limit/8/400))-1))
 }
 
-// sized says how many holders there are: a run shall not be more than a small
-// part of what each may have, about, for less than a run is given back in parts
-// only.
-func (b *budget) sized(holders int) {
-	if b.limit > 0 {
-		share := b.limit / shareBytes / max(1, holders)
-		b.largest = uint32(min(classes-1, max(2, bits.Len(uint(share/runsOfShare))-3)))
-	}
+// largestRun is the class of the largest run that a holder with so many
+// residencies shall begin: it is but a small part of its share, which is not
+// known before the budget is full, for less than a run is given back in parts
+// only. What others share costs less, so that more may be a share.
+func (x *Index) largestRun(residencies int) uint32 {
+	share := max(residencies, x.budget.limit/shareBytes/max(1, x.holdersLive))
+	return uint32(min(classes-1, max(2, bits.Len(uint(share/runsOfShare))-3)))
 }
 
 // tight reports whether room must be asked for.

@@ -83,7 +83,6 @@ func (x *Index) AddHolder(p Policy, shards int) (Holder, error) {
 	x.whole(s.handle(i))
 	x.publishOwner(s.handle(i), s)
 	x.holdersLive++
-	x.budget.sized(x.holdersLive)
 	return s.handle(i), nil
 }
 
@@ -187,7 +186,6 @@ func (x *Index) Drop(h Holder) {
 	s.lane = 0
 	x.noteWeight(h)
 	x.holdersLive--
-	x.budget.sized(x.holdersLive)
 	if s.gen < 1<<16-1 { // a holder's number that has used up its generations is given up
 		x.holdersFree = append(x.holdersFree, uint32(h)&0xffff)
 	}

@@ -89,7 +89,7 @@ func (x *Index) extend(at place, i, n, want int) (here spot, k int) {
 		}
 	}
 	if x.budget.limit > 0 {
-		class = min(class, x.budget.largest)
+		class = min(class, x.largestRun(x.lanes[x.op.lane].residencies))
 	}
 	class, ok := x.affordable(class)
 	if !ok {
