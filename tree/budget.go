@@ -275,13 +275,19 @@ func (x *Index) sideRoom(class uint32, n int) int {
 	for c := range class + 1 {
 		need += x.nameArrays[c].spare(n)
 	}
-	if free := len(x.supports) - 1 - x.supportsLive; free < pieceBlocks*int(NumTiers)*n {
-		need += growth(len(x.supports), cap(x.supports), pieceBlocks*int(NumTiers)*n) * int(unsafe.Sizeof(support{}))
-	}
+	need += x.listsRoom(pieceBlocks * int(NumTiers) * n)
 	if t := &x.exceptions; t.crowded > 0 {
 		need += 2 * t.largest * 16
 	}
 	return need
+}
+
+// listsRoom is how many bytes n more entries of lists may charge.
+func (x *Index) listsRoom(n int) int {
+	if len(x.supports)-1-x.supportsLive >= n {
+		return 0
+	}
+	return growth(len(x.supports), cap(x.supports), n) * int(unsafe.Sizeof(support{}))
 }
 
 // ownRoom is how many bytes names of the event's holder's own may charge in its
@@ -331,7 +337,10 @@ func growth(length, capacity, n int) int {
 	if length+n <= capacity {
 		return 0
 	}
-	return 2*capacity + n
+	if capacity < 1024 {
+		return 2*capacity + n
+	}
+	return capacity/2 + n // it takes a quarter, and what the allocator rounds up
 }
 
 // affordable is the class of which a run can be had instead of the given one,

@@ -121,16 +121,33 @@ func (x *Index) makeMore(guard uint32) bool {
 	if !x.meter.room(x.logs.spare(1)) {
 		took = x.compactLogs()
 	}
+	if !x.meter.room(x.lanes[x.op.lane].own.spare(pieceBlocks)) {
+		took = x.trimOwn() || took
+	}
 	if x.meter.free >= b.limit/8 && !x.tablesShort() {
 		return took
 	}
 	return x.evict(guard, evictAgain) || took
 }
 
-// tablesShort reports whether a table should grow and cannot.
+// tablesShort reports whether a table, or the lists, should grow and cannot, so
+// that what is evicted makes room there.
 func (x *Index) tablesShort() bool {
+	const lists = pieceBlocks * int(NumTiers)
 	t := &x.exceptions
-	return t.crowded > 0 && !x.meter.room(2*t.largest*16) || x.links.crowded > 0 && !x.meter.room(2*x.links.largest*8)
+	return t.crowded > 0 && !x.meter.room(2*t.largest*16) || x.links.crowded > 0 && !x.meter.room(2*x.links.largest*8) ||
+		x.supportsLive > 16*lists && !x.meter.room(x.listsRoom(lists))
+}
+
+// trimOwn gives back what tables of own names have too many places, for want of
+// room for others, and reports whether there were any.
+func (x *Index) trimOwn() (any bool) {
+	for i := range x.lanes {
+		if t := x.lanes[i].own; t != nil && t.trim() {
+			any = true
+		}
+	}
+	return any
 }
 
 // compactLogs takes stale entries out of all logs, and reports whether that

@@ -256,6 +256,22 @@ func (t *ownTable) resize(s *ownSegment, told uint, lines int) {
 	s.putAll(old, told)
 }
 
+// trim gives back places of segments that are used to less than a half, and
+// reports whether there were any.
+func (t *ownTable) trim() (any bool) {
+	tight := func(s *ownSegment, told uint) {
+		if s.used*2 < s.slots() && len(s.words) > ownKept*ownLine {
+			t.resize(s, told, max(ownKept, s.used*3/2/ownSlots+1))
+			any = true
+		}
+	}
+	tight(&t.whole, 0)
+	for i := range t.cut {
+		tight(&t.cut[i], ownCut)
+	}
+	return any
+}
+
 // putAll puts all entries of some lines into a segment.
 func (s *ownSegment) putAll(words []uint64, told uint) {
 	for i := 0; i < len(words); i += ownLine {
