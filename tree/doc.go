@@ -73,6 +73,8 @@
 //   - A lane leaves its group, a set of holders with one reach, before it
 //     changes, and finds another when it has. A group gets another reach in the
 //     order: members out, reach, version, members in.
+//   - A run whose tail died moves to a smaller class: the new one, the child
+//     table, the parent's version, then the old one's link and version.
 //   - Clear gives a holder a new lane id: one store retires the old one in all
 //     runs and tiers. The runs are cleaned in small steps later.
 //   - Whose a lane id is, and whether it is seen, changes between two moves of
