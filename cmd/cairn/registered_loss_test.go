@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ func TestRegisteredOwnersThatLose(t *testing.T) {
 	host := ownAddress(t)
 	s := startServe(t, "", "--registration", "--require-first-seq", "--on-loss", "keep")
 	dir := t.TempDir()
+	owners := func() string { return ask(t, "owners", "--server", s.url) }
 	register := func(id int, protocol string) *zmtp.Publisher {
 		t.Helper()
 		p := publishAt(t, host)
@@ -33,6 +35,10 @@ func TestRegisteredOwnersThatLose(t *testing.T) {
 		if err := p.WaitSubscribers(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
+		// What it loses before it is registered ends the attempt, and is not told
+		// again to the next.
+		complete := regexp.MustCompile(fmt.Sprintf(`(?m)^w%d .* complete `, id))
+		until(t, "the registration of "+filepath.Base(worker), owners, complete.MatchString)
 		return p
 	}
 	say := func(p *zmtp.Publisher, id int, seq uint64, names ...uint64) {
@@ -45,7 +51,6 @@ func TestRegisteredOwnersThatLose(t *testing.T) {
 	durable := register(18, "vllm_residency_v1")
 	say(durable, 18, 0, 1, 2)
 	say(durable, 18, 2, 1, 2, 3)
-	owners := func() string { return ask(t, "owners", "--server", s.url) }
 	until(t, "the fence and the loss", owners, func(out string) bool {
 		return strings.Contains(out, "fenced,worker_failed,cache_owner_failed,source_failed") && strings.Contains(out, "degraded,advisory (gap)")
 	})
