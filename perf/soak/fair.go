@@ -6,10 +6,6 @@ import (
 	"github.com/cairn-kv/cairn/tree"
 )
 
-// unfair is by how much of the mean what is kept of a holder may differ, of all
-// that want more than there is.
-const unfair = .05
-
 // fair has all holders bring what an index with a byte budget has no room for,
 // one after the other, and compares what is kept of each when it is quiet.
 func (w *writer) fair() error {
@@ -47,7 +43,7 @@ func (w *writer) fair() error {
 		mean += float64(n) / float64(len(w.truth.slots))
 	}
 	w.figs.Least, w.figs.Most = least, largest
-	if float64(least) < mean*(1-unfair) || float64(largest) > mean*(1+unfair) {
+	if float64(least) < mean*(1-w.p.Unfair) || float64(largest) > mean*(1+w.p.Unfair) {
 		return fmt.Errorf("event %d, at rest: holders that want equally much have %d to %d blocks, %.0f in the mean", w.event, least, largest, mean)
 	}
 	return nil
