@@ -1,4 +1,4 @@
-// Run has contestants take turns on the same corpora and prints what came out:
+// Command run has contestants take turns on the same corpora and prints what came out:
 //
 //	go run ./perf/run                           cairn, cairn again, the map tree
 //	go run ./perf/run -contestants all          and every peer that can be built

@@ -1,4 +1,4 @@
-// The aibrix driver plays a corpus on AIBrix v0.7.0: the prefix table that it
+// Command aibrix plays a corpus on AIBrix v0.7.0: the prefix table that it
 // fills from engines' events, SyncPrefixHashTable.
 //
 // The table hashes tokens itself. Here a block is the 8 bytes of its content,

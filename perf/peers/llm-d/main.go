@@ -1,4 +1,4 @@
-// The llm-d driver plays a corpus on llm-d-kv-cache v0.9.0: its in-memory index
+// Command llm-d plays a corpus on llm-d-kv-cache v0.9.0: its in-memory index
 // and its scorer, called as its own indexer calls them. `default` keeps the
 // limit of 10 pods a block, `raised` has one of as many pods as there are.
 //
