@@ -32,16 +32,19 @@ func TestLossAndReplay(t *testing.T) {
 	if err := f.WaitSubscribers(ctx); err != nil {
 		t.Fatal(err)
 	}
-	came := make(chan map[uint64]string)
+	type batch struct {
+		seq     uint64
+		payload string
+	}
+	came := make(chan batch, 1000) // more than there will be
 	go func() {
-		seen := map[uint64]string{}
+		defer close(came)
 		for {
 			m, err := sub.Next()
 			if err != nil {
-				came <- seen
 				return
 			}
-			seen[binary.BigEndian.Uint64(m.Frames()[1])] = string(m.Frames()[2])
+			came <- batch{binary.BigEndian.Uint64(m.Frames()[1]), string(m.Frames()[2])}
 		}
 	}()
 	for i := range uint32(200) {
@@ -85,9 +88,23 @@ func TestLossAndReplay(t *testing.T) {
 	if uint64(len(all)) != published || len(late) != 10 || frames+other != 7 {
 		t.Errorf("%d of %d batches replayed, %d of the last 10, in %d and %d frames", len(all), published, len(late), frames, other)
 	}
+	// What was flushed is on its way, and comes unless the subscriber leaves.
+	seen, lost := map[uint64]string{}, f.Stats().Lost
+	for uint64(len(seen))+lost < published {
+		select {
+		case b, ok := <-came:
+			if !ok {
+				t.Fatalf("the connection ended: %d batches came, %d were lost, %d published", len(seen), lost, published)
+			}
+			seen[b.seq] = b.payload
+		case <-ctx.Done():
+			t.Fatalf("%d batches came, %d were lost, %d published", len(seen), lost, published)
+		}
+	}
 	sub.Close()
-	seen := <-came
-	lost := f.Stats().Lost
+	for b := range came {
+		seen[b.seq] = b.payload
+	}
 	if lost == 0 || uint64(len(seen))+lost != published {
 		t.Errorf("%d batches came, %d were lost, %d published", len(seen), lost, published)
 	}
