@@ -3,27 +3,35 @@ package tree
 import (
 	"math/bits"
 	"slices"
-	"sync/atomic"
 )
 
 // answer is what a walk has found. Holders are written once, in the order in
 // which they stop; who stops later is deeper, so that the levels are read from
-// the last one back.
+// the last one back. Those that stop together as a set are told as one.
 type answer struct {
 	holders []Holder
+	sets    []uint64 // a bit by lane id
 	bounds  []bound
 	levels  []Level
 	order   []uint64
 	flat    []Depths
+
+	seats  []Holder // whose a lane id is, as of a version of the index's owners
+	seated uint64   // that version
+	widest int      // words of the longest set
 }
 
-// bound is where a level begins in holders.
+// bound is where a level begins in holders, and its set in sets.
 type bound struct {
 	from  int
+	set   int
+	words int // 0: no set
 	units [NumViews]uint32
 }
 
-func (a *answer) reset() { a.holders, a.bounds = a.holders[:0], a.bounds[:0] }
+func (a *answer) reset() {
+	a.holders, a.sets, a.bounds, a.widest = a.holders[:0], a.sets[:0], a.bounds[:0], 0
+}
 
 // finish stops everyone who is still active, at p units.
 func (r *reader) finish(p uint32) {
@@ -56,7 +64,7 @@ func (a *answer) another() *bound {
 		a.bounds = slices.Grow(a.bounds, 1)
 	}
 	a.bounds = a.bounds[:k+1]
-	a.bounds[k].from = len(a.holders)
+	a.bounds[k].from, a.bounds[k].words = len(a.holders), 0
 	return &a.bounds[k]
 }
 
@@ -90,42 +98,53 @@ func (r *reader) giveSet(set []uint64, n uint32) {
 		return
 	}
 	r.level(n)
-	for w, b := range set {
-		if b &= r.x.shown[w].Load(); b == 0 {
-			continue
-		}
-		at := len(r.holders)
-		if cap(r.holders)-at < 64 {
-			r.holders = slices.Grow(r.holders, 64*len(set))
-		}
-		to, owners := (*[64]Holder)(r.holders[at:at+64]), (*[64]atomic.Uint32)(r.x.owners[w<<6:])
-		k := 0
-		switch n := bits.OnesCount64(b); {
-		case n == 64:
-			for ; k < 64; k += 4 {
-				to[k], to[k+1] = Holder(owners[k].Load()), Holder(owners[k+1].Load())
-				to[k+2], to[k+3] = Holder(owners[k+2].Load()), Holder(owners[k+3].Load())
-			}
-		case n > 16: // all are written, those that are not meant over again
-			for i := 0; i < 64; i += 4 {
-				to[k&63] = Holder(owners[i].Load())
-				k += int(b & 1)
-				to[k&63] = Holder(owners[i+1].Load())
-				k += int(b >> 1 & 1)
-				to[k&63] = Holder(owners[i+2].Load())
-				k += int(b >> 2 & 1)
-				to[k&63] = Holder(owners[i+3].Load())
-				k += int(b >> 3 & 1)
-				b >>= 4
-			}
-		default:
-			for ; b != 0; b &= b - 1 {
-				to[k&63] = Holder(owners[bits.TrailingZeros64(b)&63].Load())
-				k++
-			}
-		}
-		r.holders = r.holders[:at+k]
+	from := len(r.sets)
+	if cap(r.sets)-from < len(set) {
+		r.sets = slices.Grow(r.sets, len(set))
 	}
+	to := r.sets[from : from+len(set)]
+	many, words := 0, 0
+	for w, b := range set {
+		if b != 0 {
+			b &= r.x.shown[w].Load()
+			many += bits.OnesCount64(b)
+			words = w + 1
+		}
+		to[w] = b
+	}
+	at := &r.bounds[len(r.bounds)-1]
+	switch {
+	case many == 0:
+		return
+	case many <= words: // few: a list is shorter
+		for w, b := range to[:words] {
+			for ; b != 0; b &= b - 1 {
+				r.holders = append(r.holders, Holder(r.x.owners[w<<6+bits.TrailingZeros64(b)].Load()))
+			}
+		}
+		return
+	case at.words > 0: // has one already
+		units := at.units
+		at = r.answer.another()
+		at.units = units
+	}
+	at.set, at.words = from, words
+	r.sets, r.widest = r.sets[:from+words], max(r.widest, words)
+}
+
+// seat notes whose the lane ids of the answer's sets are. The version is read
+// first, and an owner is known before the id is shown: whoever was found shown
+// has his seat, or the epoch has moved.
+func (r *reader) seat() {
+	version, n := r.x.seats.Load(), r.widest<<6
+	if version == r.seated && n <= len(r.seats) {
+		return
+	}
+	r.seats = slices.Grow(r.seats[:0], n)[:n]
+	for i := range r.seats {
+		r.seats[i] = Holder(r.x.owners[i].Load())
+	}
+	r.seated = version
 }
 
 func (r *reader) giveMixed(m *mixed) {
@@ -142,6 +161,9 @@ func (r *reader) giveMixed(m *mixed) {
 // arrange makes the levels, deepest first. Within one run holders stop in any
 // order.
 func (r *reader) arrange() {
+	if r.widest > 0 {
+		r.seat()
+	}
 	n, ordered := len(r.bounds), true
 	for k := 1; k < n; k++ {
 		if r.bounds[k].units[ViewAny] < r.bounds[k-1].units[ViewAny] {
@@ -172,7 +194,7 @@ func (a *answer) put(k int) {
 	if k+1 < len(a.bounds) {
 		end = a.bounds[k+1].from
 	}
-	if b.from == end {
+	if b.from == end && b.words == 0 {
 		return
 	}
 	n := len(a.levels)
@@ -182,28 +204,38 @@ func (a *answer) put(k int) {
 	for v := range b.units {
 		l.Units[v] = b.units[v]
 	}
-	l.Holders = a.holders[b.from:end:end]
+	l.listed, l.set, l.seats = a.holders[b.from:end:end], a.sets[b.set:b.set+b.words], a.seats
 }
 
 // flatten gives every holder its own depths.
 func (a *answer) flatten(levels []Level) []Depths {
 	n := 0
 	for i := range levels {
-		n += len(levels[i].Holders)
+		n += levels[i].Len()
 	}
 	a.flat = slices.Grow(a.flat[:0], n)[:n]
 	at := 0
 	for i := range levels {
 		l := &levels[i]
-		for _, h := range l.Holders {
-			d := &a.flat[at]
+		for _, h := range l.listed {
+			a.flat[at].set(h, &l.Units)
 			at++
-			d.Holder = h
-			//lint:ignore S1001 copied whole right after it was written in parts, it would wait
-			for v := range l.Units {
-				d.Units[v] = l.Units[v]
+		}
+		for w, b := range l.set {
+			for ; b != 0; b &= b - 1 {
+				a.flat[at].set(l.seats[w<<6+bits.TrailingZeros64(b)], &l.Units)
+				at++
 			}
 		}
 	}
 	return a.flat
+}
+
+// set writes the depths of a holder, in place: see reader.another.
+func (d *Depths) set(h Holder, units *[NumViews]uint32) {
+	d.Holder = h
+	//lint:ignore S1001 copied whole right after it was written in parts, it would wait
+	for v := range units {
+		d.Units[v] = units[v]
+	}
 }

@@ -142,10 +142,15 @@ type Depths struct {
 	Units  [NumViews]uint32
 }
 
-// Level is holders that have the same depths of a query, as in Depths.
+// Level is holders that have the same depths of a query, as in Depths. Where
+// they are many they are a set of bits, which All and Append read out; a copy of
+// a Level is the same level, valid no longer than it.
 type Level struct {
-	Units   [NumViews]uint32
-	Holders []Holder
+	Units [NumViews]uint32
+
+	listed []Holder
+	set    []uint64 // further ones: bits,
+	seats  []Holder // and whose each bit is
 }
 
 // Reader answers queries. A Reader is one goroutine's; make one per
@@ -168,10 +173,10 @@ type Reader interface {
 type LevelReader interface {
 	Reader
 	// Levels is Match by depth instead of by holder: in large fleets most holders
-	// have the same, a system prompt and no more, and the answer is a sixth as
-	// long. Every holder is in one level; levels come deepest ViewAny first, and
-	// several may be alike. They, and their Holders, are the reader's own, valid
-	// until its next Match or Levels.
+	// have the same, a system prompt and no more, and the answer is a bit for each
+	// of them. Every holder is in one level; levels come deepest ViewAny first, none
+	// is empty, and several may be alike. They are the reader's own, valid until its
+	// next Match or Levels.
 	Levels(root Root, contents []uint64) []Level
 }
 

@@ -20,7 +20,8 @@
 //
 // Where hundreds hold the system prompt and nothing else, a walk takes them and
 // gives them 64 at a time, by sets: see cell.go for how they are kept true, and
-// Levels for an answer of that form.
+// Levels for an answer of that form. A set is of lane ids; whose they are a reader
+// notes for itself, anew when that has changed.
 //
 // Readers see reaches only. Holes, tiers and their unions, TP shards, copies
 // and second names are the writer's arithmetic, and each change becomes the
@@ -78,7 +79,8 @@
 //   - Clear gives a holder a new lane id: one store retires the old one in all
 //     runs and tiers. The runs are cleaned in small steps later.
 //   - Whose a lane id is, and whether it is seen, changes between two moves of
-//     the epoch; a walk that ends under another epoch begins again.
+//     the epoch; a walk that ends under another epoch begins again. The owner is
+//     noted, then the version of all owners moves, then the id is shown.
 //
 // A reader that loses against a writer at full speed 256 times asks the writer
 // to answer between two events. Memory is pointer-free for the collector: a few

@@ -155,7 +155,11 @@ func (x *Index) Clear(h Holder) {
 func (x *Index) publishOwner(h Holder, s *holderState) {
 	x.epoch.Add(1)
 	x.mark(stepOwner)
-	x.owners[s.lane].Store(uint32(h))
+	if x.owners[s.lane].Load() != uint32(h) {
+		x.owners[s.lane].Store(uint32(h))
+		x.mark(stepOwner)
+		x.seats.Add(1)
+	}
 	x.mark(stepOwner)
 	x.setShown(s.lane, !s.hidden)
 	x.mark(stepOwner)

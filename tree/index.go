@@ -42,6 +42,7 @@ type Index struct {
 	owners     []atomic.Uint32 // by lane id: whose it is; 0: nobody's
 	shown      []atomic.Uint64 // a bit by lane id: its holder may be told of
 	epoch      atomic.Uint64   // moves whenever one of these changes
+	seats      atomic.Uint64   // moves behind each change of an owner
 
 	thinned []atomic.Uint64 // a bit by holder: it has lost blocks for the budget
 

@@ -144,11 +144,27 @@ var mutations = []mutation{
 	{"a holder is shown without a word before", "holder.go",
 		`	x.epoch.Add(1)
 	x.mark(stepOwner)
-	x.owners[s.lane]`,
+	if x.owners[s.lane]`,
 		`	x.epoch.Add(1 - b2u(MUTANT))
 	x.mark(stepOwner)
-	x.owners[s.lane]`,
+	if x.owners[s.lane]`,
 		`^TestShownUnderReader$`, nil, false},
+	{"an id's new owner is told before he is noted", "holder.go",
+		`		x.owners[s.lane].Store(uint32(h))
+		x.mark(stepOwner)
+		x.seats.Add(1)
+`,
+		`		if MUTANT {
+			x.seats.Add(1)
+			x.mark(stepOwner)
+		}
+		x.owners[s.lane].Store(uint32(h))
+		x.mark(stepOwner)
+		if !MUTANT {
+			x.seats.Add(1)
+		}
+`,
+		`^TestLevelsKnowWhoseAnIdIs$`, nil, false},
 	{"an id comes back without a word", "holder.go",
 		`	s.lane, s.gen, s.rule, s.shards, s.hidden = id, s.gen+1, p, uint8(shards), false
 	x.whole(s.handle(i))

@@ -109,7 +109,7 @@ func (r *levelReader) Match(contents []uint64) int {
 	r.answer = r.reader.Levels(0, contents)
 	n := 0
 	for i := range r.answer {
-		n += len(r.answer[i].Holders)
+		n += r.answer[i].Len()
 	}
 	return n
 }
@@ -118,7 +118,7 @@ func (r *levelReader) Digest() uint64 {
 	var sum uint64
 	for i := range r.answer {
 		n := int(r.answer[i].Units[tree.ViewAny])
-		for _, h := range r.answer[i].Holders {
+		for h := range r.answer[i].All() {
 			sum += corpus.Digest(r.numbers[h], n)
 		}
 	}
