@@ -6,13 +6,13 @@ import (
 )
 
 // answer is what a walk has found. Holders are written once, in the order in
-// which they stop; who stops later is deeper, so that the levels are read from
-// the last one back. Those that stop together as a set are told as one.
+// which they stop, those that stop together as a set if they are many; who stops
+// later is deeper, so that levels are turned round in the end.
 type answer struct {
 	holders []Holder
 	sets    []uint64 // a bit by lane id
-	bounds  []bound
 	levels  []Level
+	sorted  []Level
 	order   []uint64
 	flat    []Depths
 
@@ -21,16 +21,8 @@ type answer struct {
 	widest int      // words of the longest set
 }
 
-// bound is where a level begins in holders, and its set in sets.
-type bound struct {
-	from  int
-	set   int
-	words int // 0: no set
-	units [NumViews]uint32
-}
-
 func (a *answer) reset() {
-	a.holders, a.sets, a.bounds, a.widest = a.holders[:0], a.sets[:0], a.bounds[:0], 0
+	a.holders, a.sets, a.levels, a.widest = a.holders[:0], a.sets[:0], a.levels[:0], 0
 }
 
 // finish stops everyone who is still active, at p units.
@@ -40,32 +32,39 @@ func (r *reader) finish(p uint32) {
 		r.giveMixed(&r.mixed[i])
 	}
 	if r.crowded {
-		r.giveSet(r.crowd, p)
+		r.giveSet(r.crowd[:r.words], p)
 	}
 	r.giveAll(r.pure, p)
 }
 
 // level makes n units, on the device alone, those of the holders that follow.
-func (a *answer) level(n uint32) {
-	if k := len(a.bounds); k > 0 {
-		if u := &a.bounds[k-1].units; u[ViewDevice] == n && u[ViewAny] == n && u[ViewHost] == 0 && u[ViewExtension] == n {
-			return
+func (a *answer) level(n uint32) *Level {
+	if k := len(a.levels); k > 0 {
+		l := &a.levels[k-1]
+		if u := &l.Units; u[ViewDevice] == n && u[ViewAny] == n && u[ViewHost] == 0 && u[ViewExtension] == n {
+			return l
 		}
 	}
-	b := a.another()
-	b.units[ViewDevice], b.units[ViewHost], b.units[ViewAny] = n, 0, n
-	b.units[ViewDeviceHost], b.units[ViewExtension] = n, n
+	l := a.another()
+	l.Units[ViewDevice], l.Units[ViewHost], l.Units[ViewAny] = n, 0, n
+	l.Units[ViewDeviceHost], l.Units[ViewExtension] = n, n
+	return l
 }
 
-// another begins a level, in place: see reader.another.
-func (a *answer) another() *bound {
-	k := len(a.bounds)
-	if k == cap(a.bounds) {
-		a.bounds = slices.Grow(a.bounds, 1)
+// another begins a level, in place: copied whole right after it was written in
+// parts it would cost ten times as much.
+func (a *answer) another() *Level {
+	k := len(a.levels)
+	if k == cap(a.levels) {
+		a.levels = slices.Grow(a.levels, 1)
 	}
-	a.bounds = a.bounds[:k+1]
-	a.bounds[k].from, a.bounds[k].words = len(a.holders), 0
-	return &a.bounds[k]
+	a.levels = a.levels[:k+1]
+	l := &a.levels[k]
+	if l.of == nil { // it is no other's ever after
+		l.of = a
+	}
+	l.from, l.words = int32(len(a.holders)), 0
+	return l
 }
 
 // give notes the depth of a holder that stopped, having been on the device
@@ -79,17 +78,9 @@ func (r *reader) give(lane, n uint32) {
 
 // giveAll is give for many that stop at n units.
 func (r *reader) giveAll(lanes []uint32, n uint32) {
-	if len(lanes) == 0 || n == 0 {
-		return
-	}
-	r.level(n)
-	x, holders := r.x, r.holders
 	for _, id := range lanes {
-		if x.visible(id) {
-			holders = append(holders, Holder(x.owners[id].Load()))
-		}
+		r.give(id, n)
 	}
-	r.holders = holders
 }
 
 // giveSet is give for all of a set, a bit by lane id.
@@ -97,7 +88,6 @@ func (r *reader) giveSet(set []uint64, n uint32) {
 	if n == 0 {
 		return
 	}
-	r.level(n)
 	from := len(r.sets)
 	if cap(r.sets)-from < len(set) {
 		r.sets = slices.Grow(r.sets, len(set))
@@ -106,29 +96,31 @@ func (r *reader) giveSet(set []uint64, n uint32) {
 	many, words := 0, 0
 	for w, b := range set {
 		if b != 0 {
-			b &= r.x.shown[w].Load()
-			many += bits.OnesCount64(b)
-			words = w + 1
+			if b &= r.x.shown[w].Load(); b != 0 {
+				many += bits.OnesCount64(b)
+				words = w + 1
+			}
 		}
 		to[w] = b
 	}
-	at := &r.bounds[len(r.bounds)-1]
-	switch {
-	case many == 0:
+	if many == 0 {
 		return
-	case many <= words: // few: a list is shorter
+	}
+	l := r.level(n)
+	if many <= words { // a list is shorter
 		for w, b := range to[:words] {
 			for ; b != 0; b &= b - 1 {
 				r.holders = append(r.holders, Holder(r.x.owners[w<<6+bits.TrailingZeros64(b)].Load()))
 			}
 		}
 		return
-	case at.words > 0: // has one already
-		units := at.units
-		at = r.answer.another()
-		at.units = units
 	}
-	at.set, at.words = from, words
+	if l.words > 0 { // it has one already
+		k := len(r.levels)
+		l = r.answer.another()
+		l.Units = r.levels[k-1].Units
+	}
+	l.set, l.words = int32(from), int32(words)
 	r.sets, r.widest = r.sets[:from+words], max(r.widest, words)
 }
 
@@ -149,62 +141,42 @@ func (r *reader) seat() {
 
 func (r *reader) giveMixed(m *mixed) {
 	if m.units[ViewAny] > 0 && r.x.visible(m.lane) {
-		b := r.answer.another()
+		l := r.answer.another()
 		//lint:ignore S1001 copied whole right after it was written in parts, it would wait
 		for v := range m.units {
-			b.units[v] = m.units[v]
+			l.Units[v] = m.units[v]
 		}
 		r.holders = append(r.holders, Holder(r.x.owners[m.lane].Load()))
 	}
 }
 
-// arrange makes the levels, deepest first. Within one run holders stop in any
-// order.
+// arrange puts the levels in order, deepest first. Within one run holders stop in
+// any order.
 func (r *reader) arrange() {
 	if r.widest > 0 {
 		r.seat()
 	}
-	n, ordered := len(r.bounds), true
-	for k := 1; k < n; k++ {
-		if r.bounds[k].units[ViewAny] < r.bounds[k-1].units[ViewAny] {
+	levels, ordered := r.levels, true
+	end := int32(len(r.holders))
+	for k := len(levels) - 1; k >= 0; k-- {
+		levels[k].to, end = end, levels[k].from
+		if k > 0 && levels[k].Units[ViewAny] < levels[k-1].Units[ViewAny] {
 			ordered = false
-			break
 		}
 	}
-	r.levels = slices.Grow(r.levels[:0], n)
 	if ordered {
-		for k := n - 1; k >= 0; k-- {
-			r.put(k)
-		}
+		slices.Reverse(levels)
 		return
 	}
-	r.order = r.order[:0]
-	for k := range r.bounds {
-		r.order = append(r.order, uint64(r.bounds[k].units[ViewAny])<<32|uint64(k))
+	r.order, r.sorted = r.order[:0], slices.Grow(r.sorted[:0], len(levels))
+	for k := range levels {
+		r.order = append(r.order, uint64(levels[k].Units[ViewAny])<<32|uint64(k))
 	}
 	slices.Sort(r.order)
-	for i := n - 1; i >= 0; i-- {
-		r.put(int(uint32(r.order[i])))
+	for i := len(levels) - 1; i >= 0; i-- {
+		r.sorted = append(r.sorted, levels[uint32(r.order[i])])
 	}
-}
-
-// put makes level k the next one, if it is not empty.
-func (a *answer) put(k int) {
-	b, end := &a.bounds[k], len(a.holders)
-	if k+1 < len(a.bounds) {
-		end = a.bounds[k+1].from
-	}
-	if b.from == end && b.words == 0 {
-		return
-	}
-	n := len(a.levels)
-	a.levels = a.levels[:n+1]
-	l := &a.levels[n]
-	//lint:ignore S1001 copied whole right after it was written in parts, it would wait
-	for v := range b.units {
-		l.Units[v] = b.units[v]
-	}
-	l.listed, l.set, l.seats = a.holders[b.from:end:end], a.sets[b.set:b.set+b.words], a.seats
+	r.levels, r.sorted = r.sorted, levels
 }
 
 // flatten gives every holder its own depths.
@@ -217,25 +189,15 @@ func (a *answer) flatten(levels []Level) []Depths {
 	at := 0
 	for i := range levels {
 		l := &levels[i]
-		for _, h := range l.listed {
-			a.flat[at].set(h, &l.Units)
+		for h := range l.All() {
+			d := &a.flat[at]
 			at++
-		}
-		for w, b := range l.set {
-			for ; b != 0; b &= b - 1 {
-				a.flat[at].set(l.seats[w<<6+bits.TrailingZeros64(b)], &l.Units)
-				at++
+			d.Holder = h
+			//lint:ignore S1001 copied whole right after it was written in parts, it would wait
+			for v := range l.Units {
+				d.Units[v] = l.Units[v]
 			}
 		}
 	}
 	return a.flat
-}
-
-// set writes the depths of a holder, in place: see reader.another.
-func (d *Depths) set(h Holder, units *[NumViews]uint32) {
-	d.Holder = h
-	//lint:ignore S1001 copied whole right after it was written in parts, it would wait
-	for v := range units {
-		d.Units[v] = units[v]
-	}
 }

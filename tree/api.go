@@ -148,9 +148,9 @@ type Depths struct {
 type Level struct {
 	Units [NumViews]uint32
 
-	listed []Holder
-	set    []uint64 // further ones: bits,
-	seats  []Holder // and whose each bit is
+	of         *answer
+	from, to   int32 // those of its holders
+	set, words int32 // and those of its sets, if it has one: a bit by lane id
 }
 
 // Reader answers queries. A Reader is one goroutine's; make one per

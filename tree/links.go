@@ -45,25 +45,13 @@ func (x *Index) find(parent uint32, off int, content uint64) uint32 {
 	return id
 }
 
-// touch loads what probe is going to look at, and the run it is going to find,
-// while the caller still has other work: the answer is not used.
-func (t *links) touch(x *Index, h uint64) uint64 {
-	tab := *t.seg[h>>58].tab.Load()
-	w := tab[h&(uint64(len(tab))-1)].Load()
-	if uint32(w>>32) != uint32(h) || uint32(w) == 0 {
-		return w
-	}
-	hd := x.run(uint32(w))
-	return hd[hVersion].Load() | hd[hBody].Load()
-}
-
 // line is where the search for a hash begins in memory, for fetchLines.
 func (t *links) line(h uint64) uintptr {
 	tab := *t.seg[h>>58].tab.Load()
 	return address(&tab[h&(uint64(len(tab))-1)])
 }
 
-// guess is a run that the hash is perhaps about, or 0.
+// guess is a run that the hash is perhaps about, or 0. Any goroutine.
 func (t *links) guess(h uint64) uint32 {
 	tab := *t.seg[h>>58].tab.Load()
 	if w := tab[h&(uint64(len(tab))-1)].Load(); uint32(w>>32) == uint32(h) {

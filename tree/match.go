@@ -26,8 +26,8 @@ type reader struct {
 // step is one run the walk went through.
 type step struct {
 	run     uint32
-	off     int // units before it
-	n       int // units matched in it
+	off     uint32 // units before it
+	n       uint32 // units matched in it
 	link    uint64
 	version uint64
 	word    *atomic.Uint64 // where the version stands
@@ -97,13 +97,18 @@ func (r *reader) walk(root Root) bool {
 			ended = true
 			break
 		}
-		// Where the walk may go on is loaded now; it is looked up after the
-		// lanes, for a child found before them might be too old.
+		// Where the walk may go on is loaded now; whether it is that is asked
+		// after the lanes, for what is true before them might be too old.
 		class, next := classOf(run), makeLink(run, m)
+		var ahead uint32
+		var then []atomic.Uint64
 		goesOn, hash := p+m < len(h) && childBit(hd, class, m), uint64(0)
 		if goesOn {
 			hash = mix(x.links.seed, next, h[p+m])
-			r.touched |= x.links.touch(x, hash)
+			if ahead = x.links.guess(hash); ahead != 0 {
+				then = x.run(ahead)
+				r.touched |= then[hVersion].Load() | then[hBody].Load()
+			}
 		}
 		if hook != nil {
 			hook()
@@ -121,7 +126,7 @@ func (r *reader) walk(root Root) bool {
 		if w := hd[hVersion].Load(); version(w) != version(w0) || w != w0 && m == count(w0) && p+m < len(h) {
 			return false
 		}
-		r.steps = append(r.steps, step{run: run, off: p, n: m, link: link, version: version(w0), word: &hd[hVersion]})
+		r.steps = append(r.steps, step{run: run, off: uint32(p), n: uint32(m), link: link, version: version(w0), word: &hd[hVersion]})
 		if hook != nil {
 			hook()
 		}
@@ -136,7 +141,11 @@ func (r *reader) walk(root Root) bool {
 				hash = mix(x.links.seed, next, h[p])
 			}
 			link = next
-			run, hd = x.probe(hash, next, h[p])
+			if ahead != 0 && then[hLink].Load() == link && then[hBody].Load() == h[p] {
+				run, hd = ahead, then
+			} else {
+				run, hd = x.probe(hash, link, h[p])
+			}
 		}
 		if hook != nil {
 			hook()

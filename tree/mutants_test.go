@@ -107,7 +107,7 @@ var mutations = []mutation{
 		`		if hd != nil && !MUTANT {
 			hd[hVersion]`,
 		`^TestGroupChangesItsReachUnderReader$`, nil, false},
-	{"a holder is met in two groups", "active.go",
+	{"a holder is met in two groups", "crowd.go",
 		`			a &^= b
 			if reach`,
 		`			if !MUTANT {

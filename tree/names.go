@@ -10,14 +10,14 @@ func (r *reader) Names(dst []uint64, h Holder, v View, depth int) []uint64 {
 	r.known = 0
 	for i := range r.steps {
 		st := &r.steps[i]
-		if st.off >= depth {
+		if int(st.off) >= depth {
 			break
 		}
-		n := min(st.n, depth-st.off)
+		n := min(int(st.n), depth-int(st.off))
 		var k int
 		var ok bool
 		dst, k, ok = r.names(dst, st, h, v, n)
-		if !ok || k < st.n {
+		if !ok || k < int(st.n) {
 			break
 		}
 	}
@@ -37,7 +37,7 @@ func (r *reader) names(dst []uint64, st *step, h Holder, v View, n int) (out []u
 	n = min(n, count(w0)) // an end that nobody holds any more is gone
 	if version(w0) != st.version {
 		for i := 0; i < n; i++ {
-			if hd[hBody+i].Load() != r.query[st.off+i] {
+			if hd[hBody+i].Load() != r.query[int(st.off)+i] {
 				return dst, 0, false
 			}
 		}
