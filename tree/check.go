@@ -25,8 +25,8 @@ func (x *Index) check() error {
 		x: x, kids: map[uint32]map[int]int{}, seen: map[uint32]bool{},
 		logged: map[uint32]map[uint32]bool{}, behind: map[*uint8]int{}, units: map[block]int{},
 	}
-	for i := range x.links.seg {
-		tab := *x.links.seg[i].tab.Load()
+	for i := range x.links.tab {
+		tab := *x.links.tab[i].Load()
 		for k := range tab {
 			if id := uint32(tab[k].Load()); id != 0 {
 				if err := c.run(id); err != nil {

@@ -90,8 +90,8 @@ func (x *Index) Dump(chain func(parent, content uint64) uint64, visit func(Block
 // linked lists all runs, ordered by their parents.
 func (x *Index) linked() []hung {
 	all := make([]hung, 0, x.links.live)
-	for i := range x.links.seg {
-		tab := *x.links.seg[i].tab.Load()
+	for i := range x.links.tab {
+		tab := *x.links.tab[i].Load()
 		for k := range tab {
 			if id := uint32(tab[k].Load()); id != 0 {
 				all = append(all, hung{linkParent(x.run(id)[hLink].Load()), id})

@@ -32,7 +32,7 @@ const (
 
 // Index is the index itself: see the package comment.
 type Index struct {
-	// Readers' side: written by the writer alone, read by anyone.
+	// Readers' side: written by the writer alone, and seldom, read by anyone.
 	runs       [classes]slab
 	cells      [cellClasses]slab
 	sides      slab
@@ -46,11 +46,16 @@ type Index struct {
 
 	thinned []atomic.Uint64 // a bit by holder: it has lost blocks for the budget
 
+	readHook func() // tests: called within a reader's walk
+
+	// What readers write, when they lose, and the writer's answers to it.
+	_             cacheLine
 	retries       atomic.Uint64
 	pleas         atomic.Pointer[plea]
 	pleasAnswered atomic.Uint64
 
 	// The writer's own.
+	_          cacheLine
 	meter      meter
 	budget     budget
 	logs       slab
@@ -108,9 +113,12 @@ type Index struct {
 	logScratch  []uint32
 	logAges     []uint64
 
-	hook     func(point) // tests: called between two stores of the writer
-	readHook func()      // tests: called within a reader's walk
+	hook func(point) // tests: called between two stores of the writer
 }
+
+// cacheLine keeps what lies before it and behind it out of one line of memory:
+// a word that is written takes its line from all who read in it.
+type cacheLine [64]byte
 
 // maxHomes is how many names are looked up together at most.
 const maxHomes = 64

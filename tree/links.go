@@ -14,26 +14,28 @@ const (
 // link. A segment that grows is replaced as a whole: a late reader of the old
 // one misses only what came after.
 type links struct {
-	seed    uint64
-	seg     [linkSegments]linkSegment
-	live    int
-	largest int // entries of the largest segment
-	crowded int // segments that are hardly more than full
+	seed uint64
+	tab  [linkSegments]atomic.Pointer[[]atomic.Uint64]
+	*linkStock
+}
+
+// linkStock is the writer's part of the table, apart for the same reason as a
+// slab's.
+type linkStock struct {
+	used    [linkSegments]int // entries of a segment, and tombstones
+	kept    [linkSegments]int // entries
+	live    int               // entries of all
+	largest int               // places of the largest segment
+	crowded int               // segments that are hardly more than full
 	meter   *meter
 }
 
-type linkSegment struct {
-	tab  atomic.Pointer[[]atomic.Uint64]
-	used int // entries and tombstones
-	live int
-}
-
 func (t *links) init(seed uint64, m *meter) {
-	t.seed, t.meter, t.largest = seed, m, linkStart
+	t.seed, t.linkStock = seed, &linkStock{meter: m, largest: linkStart}
 	m.bytes += linkSegments * linkStart * 8
-	for i := range t.seg {
+	for i := range t.tab {
 		tab := make([]atomic.Uint64, linkStart)
-		t.seg[i].tab.Store(&tab)
+		t.tab[i].Store(&tab)
 	}
 }
 
@@ -47,13 +49,13 @@ func (x *Index) find(parent uint32, off int, content uint64) uint32 {
 
 // line is where the search for a hash begins in memory, for fetchLines.
 func (t *links) line(h uint64) uintptr {
-	tab := *t.seg[h>>58].tab.Load()
+	tab := *t.tab[h>>58].Load()
 	return address(&tab[h&(uint64(len(tab))-1)])
 }
 
 // guess is a run that the hash is perhaps about, or 0. Any goroutine.
 func (t *links) guess(h uint64) uint32 {
-	tab := *t.seg[h>>58].tab.Load()
+	tab := *t.tab[h>>58].Load()
 	if w := tab[h&(uint64(len(tab))-1)].Load(); uint32(w>>32) == uint32(h) {
 		return uint32(w)
 	}
@@ -62,7 +64,7 @@ func (t *links) guess(h uint64) uint32 {
 
 // probe is find for a hash that is known; it returns the run's words as well.
 func (x *Index) probe(h, link, content uint64) (uint32, []atomic.Uint64) {
-	tab := *x.links.seg[h>>58].tab.Load()
+	tab := *x.links.tab[h>>58].Load()
 	mask := uint64(len(tab)) - 1
 	for i := h; ; i++ {
 		w := tab[i&mask].Load()
@@ -82,10 +84,10 @@ func (x *Index) probe(h, link, content uint64) (uint32, []atomic.Uint64) {
 
 func (t *links) add(link, content uint64, id uint32) {
 	h := mix(t.seed, link, content)
-	s := &t.seg[h>>58]
-	tab := *s.tab.Load()
-	if (s.used+1)*4 > len(tab)*3 && (s.used > s.live || t.meter.mayGrow(s.used, len(tab), 8)) {
-		tab = t.rebuild(s)
+	n := h >> 58
+	tab, used := *t.tab[n].Load(), t.used[n]
+	if (used+1)*4 > len(tab)*3 && (used > t.kept[n] || t.meter.mayGrow(used, len(tab), 8)) {
+		tab = t.rebuild(n)
 	}
 	mask := uint64(len(tab)) - 1
 	i := h
@@ -93,11 +95,11 @@ func (t *links) add(link, content uint64, id uint32) {
 		i++
 	}
 	if tab[i&mask].Load() == 0 {
-		s.used++
-		t.crowded += nowCrowded(s.used, len(tab))
+		t.used[n]++
+		t.crowded += nowCrowded(t.used[n], len(tab))
 	}
 	tab[i&mask].Store(h<<32 | uint64(id))
-	s.live++
+	t.kept[n]++
 	t.live++
 }
 
@@ -105,13 +107,13 @@ func (t *links) add(link, content uint64, id uint32) {
 // for less where it is nearly empty. The low 32 bits of the hash, which place an
 // entry, are stored in it. Late readers of the old one miss what came after, and
 // what went they find without its link.
-func (t *links) rebuild(s *linkSegment) []atomic.Uint64 {
-	old := *s.tab.Load()
+func (t *links) rebuild(n uint64) []atomic.Uint64 {
+	old, kept := *t.tab[n].Load(), t.kept[n]
 	size := len(old)
-	for size < (s.live+1)*2 && t.meter.mayGrow(s.live, size, 8) {
+	for size < (kept+1)*2 && t.meter.mayGrow(kept, size, 8) {
 		size *= 2
 	}
-	for sparse(s.live, size) {
+	for sparse(kept, size) {
 		size /= 2
 	}
 	tab := make([]atomic.Uint64, size)
@@ -127,14 +129,14 @@ func (t *links) rebuild(s *linkSegment) []atomic.Uint64 {
 		}
 		tab[i&mask].Store(w)
 	}
-	t.crowded += crowded(s.live, size) - crowded(s.used, len(old))
+	t.crowded += crowded(kept, size) - crowded(t.used[n], len(old))
 	t.meter.bytes += (size - len(old)) * 8
-	s.used = s.live
-	s.tab.Store(&tab)
+	t.used[n] = kept
+	t.tab[n].Store(&tab)
 	if t.largest = max(t.largest, size); size < len(old) {
 		t.largest = 0
-		for i := range t.seg {
-			t.largest = max(t.largest, len(*t.seg[i].tab.Load()))
+		for i := range t.tab {
+			t.largest = max(t.largest, len(*t.tab[i].Load()))
 		}
 	}
 	return tab
@@ -142,22 +144,22 @@ func (t *links) rebuild(s *linkSegment) []atomic.Uint64 {
 
 func (t *links) remove(link, content uint64, id uint32) {
 	h := mix(t.seed, link, content)
-	s := &t.seg[h>>58]
-	tab := *s.tab.Load()
+	n := h >> 58
+	tab := *t.tab[n].Load()
 	mask := uint64(len(tab)) - 1
 	want := h<<32 | uint64(id)
 	for i := h; ; i++ {
 		if tab[i&mask].Load() == want {
 			if tab[(i+1)&mask].Load() == 0 {
 				tab[i&mask].Store(0)
-				t.crowded -= nowCrowded(s.used, len(tab))
-				s.used--
+				t.crowded -= nowCrowded(t.used[n], len(tab))
+				t.used[n]--
 			} else {
 				tab[i&mask].Store(linkTomb)
 			}
-			s.live--
-			if t.live--; sparse(s.live, len(tab)) {
-				t.rebuild(s)
+			t.kept[n]--
+			if t.live--; sparse(t.kept[n], len(tab)) {
+				t.rebuild(n)
 			}
 			return
 		}
@@ -167,7 +169,7 @@ func (t *links) remove(link, content uint64, id uint32) {
 // replace has an entry lead to another run, in one store.
 func (t *links) replace(link, content uint64, old, id uint32) {
 	h := mix(t.seed, link, content)
-	tab := *t.seg[h>>58].tab.Load()
+	tab := *t.tab[h>>58].Load()
 	mask := uint64(len(tab)) - 1
 	i := h
 	for tab[i&mask].Load() != h<<32|uint64(old) {
@@ -178,8 +180,8 @@ func (t *links) replace(link, content uint64, old, id uint32) {
 
 func (t *links) bytes() int {
 	n := 0
-	for i := range t.seg {
-		n += len(*t.seg[i].tab.Load()) * 8
+	for i := range t.tab {
+		n += len(*t.tab[i].Load()) * 8
 	}
 	return n
 }

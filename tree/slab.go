@@ -24,14 +24,20 @@ type slab struct {
 	stride uint32 // words a cell
 	shift  uint32 // log2 of cells a chunk
 	dir    atomic.Pointer[[][]atomic.Uint64]
-	next   uint32   // first cell never handed out
-	free   []uint32 // cells given back, last in first out
-	live   int      // cells in use
-	meter  *meter
+	*stock
+}
+
+// stock is the writer's part of a slab. It changes with every cell, and lies
+// apart from what readers look at, who would wait for its line.
+type stock struct {
+	next  uint32   // first cell never handed out
+	free  []uint32 // cells given back, last in first out
+	live  int      // cells in use
+	meter *meter
 }
 
 func (s *slab) init(stride, words int, m *meter) {
-	s.stride, s.meter = uint32(stride), m
+	s.stride, s.stock = uint32(stride), &stock{meter: m}
 	s.shift = 1 // the first cell of the first chunk is nobody's
 	for (stride << (s.shift + 1)) <= words {
 		s.shift++
