@@ -164,7 +164,7 @@ func (c *checker) holders(id uint32, hd []atomic.Uint64, class uint32, n int) er
 		if l.own() {
 			c.ownRuns[l.id()]++
 		}
-		if !c.inLog(l.id(), id) {
+		if !c.inLog(l.id(), id) && (id != x.partly || l.id() != x.retired[0]) {
 			return fmt.Errorf("lane %d: the run is not in its log", l.id())
 		}
 		if parent := linkParent(hd[hLink].Load()); x.budget.limit > 0 && !isRoot(parent) {

@@ -229,31 +229,64 @@ func (x *Index) begin(o Owner) bool {
 	return true
 }
 
-// reclaimPerEvent is how many runs of cleared holders an event takes with it.
-const reclaimPerEvent = 8
+// reclaimPerEvent is how many blocks of cleared holders an event takes with it,
+// about, and reclaimPerStep how many a step does; a run counts for some however
+// few it has.
+const (
+	reclaimPerEvent = 64
+	reclaimPerStep  = 512
+	reclaimPerRun   = 8
+)
 
-// reclaim drops up to n lanes of retired ids and reports whether any was left.
+// reclaim drops lanes of retired ids, or parts of them, as much as n blocks are,
+// and reports whether any was left.
 func (x *Index) reclaim(n int) bool {
 	for len(x.retired) > 0 && n > 0 {
 		id := x.retired[0]
 		ls := &x.lanes[id]
-		for ; ls.logged > 0 && n > 0; n-- {
-			run := x.popLog(ls)
-			if run == 0 {
-				continue
+		for (ls.logged > 0 || x.partly != 0) && n > 0 {
+			run := x.partly
+			if x.partly = 0; run == 0 {
+				run = x.popLog(ls)
 			}
-			at := spot{run: run, hd: x.run(run)}
-			if slot := x.slot(at.hd, id); slot != nil {
-				x.dropLane(at, slot)
+			if run != 0 {
+				n -= x.dropSome(spot{run: run, hd: x.run(run)}, id, n)
 			}
+			n -= reclaimPerRun
 		}
-		if ls.logged == 0 {
+		if ls.logged == 0 && x.partly == 0 {
 			x.retired = append(x.retired[:0], x.retired[1:]...)
 			x.lanesFree = append(x.lanesFree, id)
 			n--
 		}
 	}
 	return len(x.retired) > 0
+}
+
+// dropSome takes a retired id out of a run, or no more than about n blocks of
+// it, leaf side first: then the run is the next to go on with. It returns how
+// many blocks it took.
+func (x *Index) dropSome(at spot, id uint32, n int) int {
+	slot := x.slot(at.hd, id)
+	if slot == nil {
+		return 0
+	}
+	l := lane(slot.Load())
+	top := l.reach()
+	if !l.plain() {
+		top = x.rowsTop(l.ref(), at.class())
+	}
+	if n = max(n, reclaimPerRun); top <= n {
+		x.dropLane(at, slot)
+		return top
+	}
+	x.partly = at.run
+	if at.position = int32(top - n); l.plain() {
+		x.lower(at, slot, n, l.tier(), 0)
+	} else {
+		x.cutRows(at, slot, l, top-n)
+	}
+	return n
 }
 
 // dropLane takes a holder out of a run altogether.

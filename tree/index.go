@@ -83,6 +83,7 @@ type Index struct {
 	lanes       []laneState
 	lanesFree   []uint32
 	retired     []uint32
+	partly      uint32 // run that the first of them is being taken out of, 0 if none
 
 	op          op
 	homes       [maxHomes]unnamed // of names looked up together
@@ -209,7 +210,7 @@ func New(o Options) *Index {
 // Step gives back some memory of cleared holders. See Writer.
 func (x *Index) Step() bool {
 	x.called()
-	return x.reclaim(256)
+	return x.reclaim(reclaimPerStep)
 }
 
 // Stats describes the index. See Writer.

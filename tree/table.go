@@ -2,12 +2,16 @@ package tree
 
 import "math/bits"
 
-// A table is cut into segments that grow one at a time, so that growth never
-// copies more than a small part of it at once.
+// A table is cut into segments that grow one at a time, and are cut once more
+// when they are large, so that growth never copies more than a small part of it at
+// once.
 const (
 	fewSegments  = 32
-	segmentStart = 8 // entries of a segment when new
+	segmentStart = 8 // places of a segment when new
 	segmentKept  = 64
+	segmentCut   = 4096 // places of one that is cut instead of doubled
+	cutBits      = 6    // bits of a hash that say into which part
+	cutParts     = 1 << cutBits
 )
 
 // sparse reports whether a segment of so many places has become much too large
@@ -26,8 +30,7 @@ const tagShift = 49
 // it, so that there are no tombstones and churn costs nothing later.
 type table struct {
 	seed    uint64
-	seg     [][]entry
-	used    []int32
+	seg     []segment
 	largest int // entries of the largest segment
 	crowded int // segments that are hardly more than full
 	meter   *meter
@@ -35,10 +38,29 @@ type table struct {
 	live    int
 }
 
+// segment is a part of a table: entries, or segments.
+type segment struct {
+	entries []entry
+	used    int // entries here, or in those it is cut into
+	cut     []segment
+}
+
+const segmentBytes = 56
+
 func (t *table) init(seed uint64, segments int, m *meter) {
 	t.seed, t.meter = seed, m
-	t.seg, t.used = make([][]entry, segments), make([]int32, segments)
+	t.seg = make([]segment, segments)
 	t.shift = uint(64 - bits.Len(uint(segments-1)))
+}
+
+// part is the segment that entries of a hash are in, and the one it is cut from,
+// nil if it is not.
+func (t *table) part(hash uint64) (s, whole *segment) {
+	s = &t.seg[hash>>t.shift]
+	if s.cut == nil {
+		return s, nil
+	}
+	return &s.cut[hash>>(t.shift-cutBits)&(cutParts-1)], s
 }
 
 // mix spreads two words over 64 bits. The seed is drawn per process, so that
@@ -54,7 +76,8 @@ func (t *table) hash(key, tag uint64) uint64 { return mix(t.seed, key, tag) }
 // their hash, and returns the next value and the place behind it; 0 when there
 // are no more.
 func (t *table) next(hash, i, key, tag uint64) (val, behind uint64) {
-	s := t.seg[hash>>t.shift]
+	p, _ := t.part(hash)
+	s := p.entries
 	if len(s) == 0 {
 		return 0, i
 	}
@@ -81,13 +104,21 @@ func (t *table) first(key, tag uint64) uint64 {
 // add puts in one more value of the key; the tag is the value's top bits.
 func (t *table) add(key, val uint64) {
 	h := t.hash(key, val>>tagShift)
-	n := h >> t.shift
-	if s := t.seg[n]; (int(t.used[n])+1)*4 > len(s)*3 && t.meter.mayGrow(int(t.used[n]), len(s), 16) {
-		t.grow(n)
+	p, whole := t.part(h)
+	if n := len(p.entries); (p.used+1)*4 > n*3 && t.meter.mayGrow(p.used, n, 16) {
+		if whole == nil && n >= segmentCut && t.meter.room(n*16+cutParts*segmentBytes) {
+			t.cutUp(p)
+			p, whole = t.part(h)
+		} else {
+			t.resize(p, max(segmentStart, 2*n))
+		}
 	}
-	put(t.seg[n], h, key, val)
-	t.used[n]++
-	t.crowded += nowCrowded(int(t.used[n]), len(t.seg[n]))
+	put(p.entries, h, key, val)
+	p.used++
+	if whole != nil {
+		whole.used++
+	}
+	t.crowded += nowCrowded(p.used, len(p.entries))
 	t.live++
 }
 
@@ -99,26 +130,73 @@ func put(s []entry, h, key, val uint64) {
 	s[h&mask] = entry{key, val}
 }
 
-func (t *table) grow(n uint64) {
-	old := t.seg[n]
-	t.crowded -= crowded(int(t.used[n]), len(old))
-	t.resize(n, max(segmentStart, 2*len(old)))
-}
-
 // resize makes a segment anew with so many places.
-func (t *table) resize(n uint64, size int) {
-	old, s := t.seg[n], make([]entry, size)
+func (t *table) resize(p *segment, size int) {
+	old, s := p.entries, make([]entry, size)
 	t.meter.bytes += (size - len(old)) * 16
 	for _, e := range old {
 		if e.val != 0 {
 			put(s, t.hash(e.key, e.val>>tagShift), e.key, e.val)
 		}
 	}
-	t.seg[n] = s
-	if t.largest = max(t.largest, size); size < len(old) {
-		t.largest = 0
-		for i := range t.seg {
-			t.largest = max(t.largest, len(t.seg[i]))
+	t.crowded += crowded(p.used, size) - crowded(p.used, len(old))
+	p.entries = s
+	t.measure(size, len(old))
+}
+
+// cutUp cuts a segment into parts that have twice its places together.
+func (t *table) cutUp(p *segment) {
+	old := p.entries
+	t.meter.bytes += len(old)*16 + cutParts*segmentBytes
+	t.crowded -= crowded(p.used, len(old))
+	p.entries, p.cut = nil, make([]segment, cutParts)
+	for i := range p.cut {
+		p.cut[i].entries = make([]entry, 2*len(old)/cutParts)
+	}
+	for _, e := range old {
+		if e.val == 0 {
+			continue
+		}
+		h := t.hash(e.key, e.val>>tagShift)
+		q, _ := t.part(h)
+		if q.used+1 == len(q.entries) {
+			t.resize(q, 2*len(q.entries))
+		}
+		put(q.entries, h, e.key, e.val)
+		q.used++
+		t.crowded += nowCrowded(q.used, len(q.entries))
+	}
+	t.measure(2*len(old)/cutParts, len(old))
+}
+
+// rejoin makes one of the parts of a segment that has become nearly empty.
+func (t *table) rejoin(p *segment) {
+	parts, size := p.cut, segmentCut/4
+	t.meter.bytes += size*16 - cutParts*segmentBytes
+	p.cut, p.entries = nil, make([]entry, size)
+	for i := range parts {
+		q := &parts[i]
+		t.meter.bytes -= len(q.entries) * 16
+		t.crowded -= crowded(q.used, len(q.entries))
+		for _, e := range q.entries {
+			if e.val != 0 {
+				put(p.entries, t.hash(e.key, e.val>>tagShift), e.key, e.val)
+			}
+		}
+	}
+	t.measure(size, t.largest)
+}
+
+// measure notes that a segment of so many places has come for one that had old.
+func (t *table) measure(size, old int) {
+	if t.largest = max(t.largest, size); size >= old {
+		return
+	}
+	t.largest = 0
+	for i := range t.seg {
+		t.largest = max(t.largest, len(t.seg[i].entries))
+		for k := range t.seg[i].cut {
+			t.largest = max(t.largest, len(t.seg[i].cut[k].entries))
 		}
 	}
 }
@@ -126,8 +204,8 @@ func (t *table) resize(n uint64, size int) {
 // remove takes away one entry with exactly this key and value.
 func (t *table) remove(key, val uint64) bool {
 	h := t.hash(key, val>>tagShift)
-	n := h >> t.shift
-	s := t.seg[n]
+	p, whole := t.part(h)
+	s := p.entries
 	if len(s) == 0 {
 		return false
 	}
@@ -155,11 +233,17 @@ func (t *table) remove(key, val uint64) bool {
 		}
 	}
 	s[hole] = entry{}
-	t.crowded -= nowCrowded(int(t.used[n]), len(s))
-	t.used[n]--
+	t.crowded -= nowCrowded(p.used, len(s))
+	p.used--
 	t.live--
-	if sparse(int(t.used[n]), len(s)) {
-		t.resize(n, len(s)/2)
+	if whole != nil {
+		if whole.used--; whole.used < segmentCut/16 {
+			t.rejoin(whole)
+			return true
+		}
+	}
+	if sparse(p.used, len(s)) {
+		t.resize(p, len(s)/2)
 	}
 	return true
 }
@@ -167,7 +251,8 @@ func (t *table) remove(key, val uint64) bool {
 // replace gives an entry another value with the same tag.
 func (t *table) replace(key, old, val uint64) {
 	h := t.hash(key, old>>tagShift)
-	s := t.seg[h>>t.shift]
+	p, _ := t.part(h)
+	s := p.entries
 	mask := uint64(len(s)) - 1
 	for ; ; h++ {
 		e := &s[h&mask]
@@ -181,7 +266,10 @@ func (t *table) replace(key, old, val uint64) {
 func (t *table) bytes() int {
 	n := 0
 	for i := range t.seg {
-		n += cap(t.seg[i]) * 16
+		n += cap(t.seg[i].entries)*16 + len(t.seg[i].cut)*segmentBytes
+		for k := range t.seg[i].cut {
+			n += cap(t.seg[i].cut[k].entries) * 16
+		}
 	}
 	return n
 }
