@@ -12,7 +12,7 @@ import (
 // BenchmarkMatch asks an engine of real streams. Hashing the prompt is part of
 // it: hashes/op × 16 tokens.
 func BenchmarkMatch(b *testing.B) {
-	for _, shape := range []struct{ holders, blocks int }{{1, 24}, {64, 512}, {64, 8900}} {
+	for _, shape := range []struct{ holders, blocks int }{{1, 24}, {64, 24}, {1000, 24}, {64, 512}, {64, 8900}} {
 		b.Run(fmt.Sprintf("holders=%d/blocks=%d", shape.holders, shape.blocks), func(b *testing.B) {
 			e := openEngine(b, Options{})
 			ev := event{tokens: count(1, uint32(16*shape.blocks)), size: 16, medium: "GPU"}

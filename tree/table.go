@@ -30,7 +30,7 @@ const tagShift = 49
 // it, so that there are no tombstones and churn costs nothing later.
 type table struct {
 	seed    uint64
-	seg     []segment
+	seg     []tableSegment
 	largest int // entries of the largest segment
 	crowded int // segments that are hardly more than full
 	meter   *meter
@@ -38,24 +38,24 @@ type table struct {
 	live    int
 }
 
-// segment is a part of a table: entries, or segments.
-type segment struct {
+// tableSegment is a part of a table: entries, or segments.
+type tableSegment struct {
 	entries []entry
 	used    int // entries here, or in those it is cut into
-	cut     []segment
+	cut     []tableSegment
 }
 
 const segmentBytes = 56
 
 func (t *table) init(seed uint64, segments int, m *meter) {
 	t.seed, t.meter = seed, m
-	t.seg = make([]segment, segments)
+	t.seg = make([]tableSegment, segments)
 	t.shift = uint(64 - bits.Len(uint(segments-1)))
 }
 
 // part is the segment that entries of a hash are in, and the one it is cut from,
 // nil if it is not.
-func (t *table) part(hash uint64) (s, whole *segment) {
+func (t *table) part(hash uint64) (s, whole *tableSegment) {
 	s = &t.seg[hash>>t.shift]
 	if s.cut == nil {
 		return s, nil
@@ -131,7 +131,7 @@ func put(s []entry, h, key, val uint64) {
 }
 
 // resize makes a segment anew with so many places.
-func (t *table) resize(p *segment, size int) {
+func (t *table) resize(p *tableSegment, size int) {
 	old, s := p.entries, make([]entry, size)
 	t.meter.bytes += (size - len(old)) * 16
 	for _, e := range old {
@@ -145,11 +145,11 @@ func (t *table) resize(p *segment, size int) {
 }
 
 // cutUp cuts a segment into parts that have twice its places together.
-func (t *table) cutUp(p *segment) {
+func (t *table) cutUp(p *tableSegment) {
 	old := p.entries
 	t.meter.bytes += len(old)*16 + cutParts*segmentBytes
 	t.crowded -= crowded(p.used, len(old))
-	p.entries, p.cut = nil, make([]segment, cutParts)
+	p.entries, p.cut = nil, make([]tableSegment, cutParts)
 	for i := range p.cut {
 		p.cut[i].entries = make([]entry, 2*len(old)/cutParts)
 	}
@@ -170,7 +170,7 @@ func (t *table) cutUp(p *segment) {
 }
 
 // rejoin makes one of the parts of a segment that has become nearly empty.
-func (t *table) rejoin(p *segment) {
+func (t *table) rejoin(p *tableSegment) {
 	parts, size := p.cut, segmentCut/4
 	t.meter.bytes += size*16 - cutParts*segmentBytes
 	p.cut, p.entries = nil, make([]entry, size)

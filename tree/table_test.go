@@ -37,8 +37,8 @@ func TestTable(t *testing.T) {
 		check := func() {
 			cuts := 0
 			crowdedNow, largest, bytes := 0, 0, 0
-			var look func(s *segment)
-			look = func(s *segment) {
+			var look func(s *tableSegment)
+			look = func(s *tableSegment) {
 				crowdedNow += crowded(s.used, len(s.entries)) * min(1, len(s.entries))
 				largest = max(largest, len(s.entries))
 				bytes += len(s.entries)*16 + len(s.cut)*segmentBytes
