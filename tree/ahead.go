@@ -23,6 +23,9 @@ const (
 	// lead is how many names of an event are fetched ahead of those that are
 	// worked on.
 	lead = maxHomes
+	// fetchStep is how many are fetched between two pieces of that work, no more
+	// than processors have under way.
+	fetchStep = 16
 	// Foresight is how many events ahead of its turn Coming and ComingRemove
 	// should tell of one.
 	Foresight = 16
@@ -95,7 +98,7 @@ func (x *Index) foresee() {
 			lines = append(lines, address(&hd[hVersion]), address(&hd[hBody]))
 		}
 	default:
-		if e, _ := x.names.next(c.hash, home(c.hash)); e != 0 {
+		if e, _ := x.names.first(c.hash); e != 0 {
 			lines = x.end(lines, e)
 		}
 	}
@@ -123,7 +126,7 @@ func address(w *atomic.Uint64) uintptr { return uintptr(unsafe.Pointer(w)) }
 // recent is the entry of a name that was the last of an event, by its hash, if
 // it is still remembered; 0 if not. It may be out of date.
 func (x *Index) recent(hash uint64) uint64 {
-	if e := x.recents[hash>>32%recentEnds]; e>>nameTag == hash&nameTagMask {
+	if e := x.recents[hash>>32%recentEnds]; e>>entryTag == hash<<nameCut>>entryTag {
 		return e
 	}
 	return 0

@@ -239,7 +239,7 @@ func (x *Index) sharable(here spot, i, k int) bool {
 		if !x.nameFits(h) {
 			return false
 		}
-		for e, at := x.names.next(h, home(h)); e != 0; e, at = x.names.next(h, at) {
+		for e, at := x.names.first(h); e != 0; e, at = x.names.next(h, at) {
 			if x.nameOf(e) == name {
 				return false
 			}
@@ -327,9 +327,8 @@ func (x *Index) namesFit(i, n int) bool {
 // nameFits reports whether the segment of a hash has room for a piece of work,
 // though every name of it went there.
 func (x *Index) nameFits(hash uint64) bool {
-	n := hash >> nameSegment
-	size := len(x.names.seg[n])
-	return int(x.names.used[n])+pieceBlocks < size || x.meter.room(max(nameStart, 2*size)*8+minSlack)
+	s := x.names.segment(hash)
+	return s.used+pieceBlocks < s.slots() || x.meter.room(2*len(s.words)*8+minSlack)
 }
 
 // growth is how many elements append may add to a slice that takes n more.

@@ -290,7 +290,7 @@ func (c *checker) supports(id, class uint32, l lane, p int) error {
 
 func (c *checker) isShared(name uint64, run uint32, pos int) bool {
 	n, h := 0, c.x.names.hash(name)
-	for e, i := c.x.names.next(h, home(h)); e != 0; e, i = c.x.names.next(h, i) {
+	for e, i := c.x.names.first(h); e != 0; e, i = c.x.names.next(h, i) {
 		if e == nameEntry(h, run, pos) && c.x.nameOf(e) == name {
 			n++
 		}
@@ -311,7 +311,7 @@ func (c *checker) isOwnName(id uint32, name uint64, run uint32, pos int) bool {
 		return false
 	}
 	for e, i := t.first(h); e != 0; e, i = t.next(h, i) {
-		if e == ownEntry(h, run, pos) {
+		if e == makeEntry(h, run, pos) {
 			n++
 		}
 	}

@@ -30,11 +30,13 @@
 // never seen half.
 //
 // A name table entry is one word: where the block lies and some bits of the
-// name's hash; the name itself stands in the run. Where a holder's names are
-// its own (engines that hash differently, or anew after each start), its lane
-// leads to an array of them beside the run's, all of that run, and their
-// entries are in a table which that holder has for itself: its events come one
-// after the other, and find in the caches what those before them have left.
+// name's hash; the name itself stands in the run. Seven lie in a line of memory
+// with a word that tells of all of them, so that a new name costs one look. Where
+// a holder's names are its own (engines that hash differently, or anew after each
+// start), its lane leads to an array of them beside the run's, all of that run,
+// and their entries are in a table which that holder has for itself: its events
+// come one after the other, and find in the caches what those before them have
+// left.
 //
 // What events need of this is fetched ahead, by prefetch: an event's later names
 // while its earlier ones are worked on, and later events' lines if the caller

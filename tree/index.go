@@ -86,11 +86,11 @@ type Index struct {
 	partly      uint32 // run that the first of them is being taken out of, 0 if none
 
 	op          op
-	homes       [maxHomes]unnamed // of names looked up together
-	grown       int               // names.grown when they were
-	lines       [lead]uintptr     // addresses for fetchLines
-	fetched     int               // blocks of the event whose lines are asked for
-	recents     []uint64          // entries of the last names of events
+	homes       [maxHomes]uint64 // hashes of names looked up together
+	suspects    [maxHomes]uint8  // those that some block may bear
+	lines       [lead]uintptr    // addresses for fetchLines
+	fetched     int              // blocks of the event whose lines are asked for
+	recents     []uint64         // entries of the last names of events
 	comings     [Foresight]coming
 	comingNext  int
 	untold      int // stored events since one was told of
@@ -123,13 +123,6 @@ type cacheLine [64]byte
 
 // maxHomes is how many names are looked up together at most.
 const maxHomes = 64
-
-// unnamed is what the writer has learned of a name that is not in the name
-// table.
-type unnamed struct {
-	hash uint64
-	free uint64 // where its search ended
-}
 
 // point names a place between two stores that readers can tell apart.
 type point uint8

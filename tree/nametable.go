@@ -1,48 +1,32 @@
 package tree
 
-import (
-	"math/bits"
-	"unsafe"
-)
+import "math/bits"
 
 const (
 	nameSegments = 256
-	nameStart    = 8      // entries of a segment when new
-	nameSegment  = 64 - 8 // a hash's bits from here on choose the segment
-	nameTag      = 43
-	nameTagMask  = 1<<(64-nameTag) - 1
-	namePos      = 11
+	nameCut      = 8   // the bits of a hash that choose the segment
+	pageWords    = 512 // of memory as the system gives it
 )
 
 // nameTable is E: the blocks that are called by a name which all their holders
 // share. It is the writer's own: no reader ever looks into it.
 //
-// An entry is one word; the name itself stands in the run, so that the table is
-// half as large and a name nobody knows is told by one line of memory:
-//
-//	21 bits of the name's hash | run 32 | position 11
-//
-// The bits of the hash choose the place in the segment, so that nothing has to
-// be hashed again when a segment grows or a gap is closed; what the place does
-// not use of them tells other names apart before their runs are looked at. The
-// hash's top bits choose the segment. Open addressing with linear probing; a
-// deletion closes the gap behind it. An entry is never zero: a run's number is
-// not.
+// The hash's top bits choose the segment, those behind them are what the segment
+// knows of it: nothing has to be hashed again when one grows. An entry is one
+// word, and the name itself stands in the run, so that a name nobody knows is
+// told by one line of memory, and most often by one word of it.
 type nameTable struct {
-	seed uint64
-	seg  [][]uint64
-	used []int32
-	live int
-	// grown is how often a segment was made anew: what was learned of a place
-	// before then is void.
-	grown   int
-	largest int // entries of the largest segment
-	meter   *meter
+	seed  uint64
+	seg   [nameSegments]segment
+	live  int
+	meter *meter
 }
 
 func (t *nameTable) init(seed uint64, m *meter) {
 	t.seed, t.meter = seed, m
-	t.seg, t.used = make([][]uint64, nameSegments), make([]int32, nameSegments)
+	for i := range t.seg {
+		t.resize(&t.seg[i], 1)
+	}
 }
 
 func (t *nameTable) hash(name uint64) uint64 {
@@ -52,134 +36,100 @@ func (t *nameTable) hash(name uint64) uint64 {
 
 // nameEntry is the entry of a block whose name has a hash.
 func nameEntry(hash uint64, run uint32, pos int) uint64 {
-	return hash<<nameTag | uint64(run)<<namePos | uint64(pos)
+	return makeEntry(hash<<nameCut, run, pos)
 }
 
-func entryRun(e uint64) uint32 { return uint32(e >> namePos) }
-func entryPos(e uint64) int    { return int(e & (1<<namePos - 1)) }
+// segment is where entries of a hash are. None is ever without a line.
+func (t *nameTable) segment(hash uint64) *segment { return &t.seg[hash>>(64-nameCut)] }
 
-// home is where the search for a name of this hash begins.
-func home(hash uint64) uint64 { return hash & nameTagMask }
-
-// next goes on with the search for a hash at place i, and returns the first
-// entry that may be of the name, for the caller to compare, and the place
-// behind it; or 0, and the free place where the search ends. It returns two
-// words, not a cursor: one would be written in parts and read whole, for which
-// processors make the reader wait.
-func (t *nameTable) next(hash, i uint64) (e, behind uint64) {
-	s := t.seg[hash>>nameSegment]
-	if len(s) == 0 {
-		return 0, i
-	}
-	mask, tag := uint64(len(s))-1, hash&nameTagMask
-	for {
-		e := s[i&mask]
-		if e == 0 {
-			return 0, i
-		}
-		i++
-		if e>>nameTag == tag {
-			return e, i
-		}
-	}
+// first is the first entry that may be of the name with a hash, for the caller
+// to compare, and where to look on for the next one; 0 if there is none.
+func (t *nameTable) first(hash uint64) (e uint64, from int) {
+	return t.segment(hash).first(hash<<nameCut, 0)
 }
 
-// line is where the search for a hash begins in memory, for fetchLines; 0 if
-// there is nothing to search.
-func (t *nameTable) line(hash uint64) uintptr {
-	s := t.seg[hash>>nameSegment]
-	if len(s) == 0 {
-		return 0
-	}
-	return uintptr(unsafe.Pointer(&s[home(hash)&(uint64(len(s))-1)]))
+// next is the first entry from a place on.
+func (t *nameTable) next(hash uint64, from int) (e uint64, behind int) {
+	return t.segment(hash).next(hash<<nameCut, from, 0)
 }
+
+// suspects writes down which of some hashes, by their numbers, are perhaps of
+// names in the table, for all others one word tells; returns how many there are.
+// It has no branches, so that processors look at many of those words at a time.
+func (t *nameTable) suspects(dst []uint8, hashes []uint64, first int) (n int) {
+	for j, h := range hashes {
+		s := t.segment(h)
+		word := s.words[s.home(h<<nameCut, 0)]
+		dst[n] = uint8(first + j)
+		n += int(-(word>>56 | lineMatch(word, h<<nameCut)) >> 63) // 1 if there is any
+	}
+	return n
+}
+
+// line is where the search for a hash begins in memory, for fetchLines.
+func (t *nameTable) line(hash uint64) uintptr { return t.segment(hash).line(hash<<nameCut, 0) }
 
 // add puts in one more block of a name.
 func (t *nameTable) add(hash uint64, run uint32, pos int) {
-	n := hash >> nameSegment
-	s := t.seg[n]
-	if (int(t.used[n])+1)*8 > len(s)*5 && t.meter.mayGrow(int(t.used[n]), len(s), 8) {
-		s = t.grow(n)
+	s := t.segment(hash)
+	if s.full(5, 7) {
+		t.grow(s)
 	}
-	putName(s, nameEntry(hash, run, pos))
-	t.used[n]++
+	s.put(nameEntry(hash, run, pos), 0)
 	t.live++
 }
 
-// addAt is add where the search for the name has ended at a free place, and no
-// segment has grown since.
-func (t *nameTable) addAt(hash, free uint64, run uint32, pos int) {
-	n := hash >> nameSegment
-	s := t.seg[n]
-	if i := free & (uint64(len(s)) - 1); (int(t.used[n])+1)*8 <= len(s)*5 && s[i] == 0 {
-		s[i] = nameEntry(hash, run, pos)
-		t.used[n]++
-		t.live++
-		return
-	}
-	t.add(hash, run, pos)
-}
-
-func putName(s []uint64, e uint64) {
-	mask := uint64(len(s)) - 1
-	i := e >> nameTag
-	for s[i&mask] != 0 {
-		i++
-	}
-	s[i&mask] = e
-}
-
-func (t *nameTable) grow(n uint64) []uint64 { return t.resize(n, max(nameStart, 2*len(t.seg[n]))) }
-
-// resize makes a segment anew with so many places.
-func (t *nameTable) resize(n uint64, size int) []uint64 {
-	old, s := t.seg[n], make([]uint64, size)
-	t.meter.bytes += (size - len(old)) * 8
-	for _, e := range old {
-		if e != 0 {
-			putName(s, e)
+// addAll is add for blocks side by side, from a position of a run on. Nearly all
+// find room where their search begins.
+func (t *nameTable) addAll(hashes []uint64, run uint32, pos int) {
+	block := nameEntry(0, run, pos)
+	for _, h := range hashes {
+		s := t.segment(h)
+		if s.full(5, 7) {
+			t.grow(s)
 		}
+		e := h<<nameCut&entryHash | block
+		if putIn(line8(s.words, s.home(e, 0)), e) {
+			s.used++
+		} else {
+			s.put(e, 0)
+		}
+		block++
 	}
-	t.seg[n] = s
-	t.grown++
-	t.largest = max(t.largest, len(s))
-	return s
+	t.live += len(hashes)
+}
+
+// grow makes a full segment larger, if there is room for that.
+func (t *nameTable) grow(s *segment) {
+	if t.meter.mayGrow(s.used, s.slots(), 10) {
+		t.resize(s, 2*len(s.words)/lineWords)
+	}
+}
+
+// resize makes a segment anew with so many lines.
+func (t *nameTable) resize(s *segment, lines int) {
+	old := s.words
+	s.words, s.used = make([]uint64, lines*lineWords), 0
+	t.meter.bytes += (len(s.words) - len(old)) * 8
+	for i := 0; i < len(s.words); i += pageWords {
+		s.words[i] = 0 // a page that is read before it is written faults twice
+	}
+	s.putAll(old, 0)
 }
 
 // remove takes a block's entry away.
 func (t *nameTable) remove(hash uint64, run uint32, pos int) {
-	n := hash >> nameSegment
-	s := t.seg[n]
-	mask := uint64(len(s)) - 1
-	e := nameEntry(hash, run, pos)
-	i := e >> nameTag
-	for s[i&mask] != e {
-		i++
-	}
-	hole := i & mask
-	for i = hole; ; {
-		i = (i + 1) & mask
-		e := s[i]
-		if e == 0 {
-			break
-		}
-		home := e >> nameTag & mask
-		if (i-home)&mask >= (i-hole)&mask { // the hole lies on this entry's way
-			s[hole] = e
-			hole = i
-		}
-	}
-	s[hole] = 0
-	t.used[n]--
-	if t.live--; sparse(int(t.used[n]), len(s)) {
-		t.resize(n, len(s)/2)
+	s := t.segment(hash)
+	s.take(nameEntry(hash, run, pos), 0)
+	if t.live--; sparse(s.used, s.slots()) {
+		t.resize(s, len(s.words)/lineWords/2)
 	}
 }
 
 func (t *nameTable) bytes() int {
 	n := 0
 	for i := range t.seg {
-		n += cap(t.seg[i]) * 8
+		n += cap(t.seg[i].words) * 8
 	}
 	return n
 }

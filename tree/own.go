@@ -223,7 +223,7 @@ func (x *Index) strangeOwn(i, n int) int {
 func (x *Index) strangeShared(i, n int) (k int, old spot, first bool) {
 	for ; k < n; k++ {
 		h := x.names.hash(x.op.name(i + k))
-		if e, _ := x.names.next(h, home(h)); e == 0 {
+		if e, _ := x.names.first(h); e == 0 {
 			continue
 		}
 		if at, ok := x.resolveShared(x.op.name(i + k)); ok {
@@ -259,7 +259,7 @@ func (x *Index) ownTable(id uint32) *ownTable {
 // tidyOwn gives a table without names back, if it is more than a small one that
 // the next event may want again.
 func (x *Index) tidyOwn(id uint32) {
-	if t := x.lanes[id].own; t.live == 0 && (t.cut != nil || len(t.whole.words) > ownKept*ownLine) {
+	if t := x.lanes[id].own; t.live == 0 && (t.cut != nil || len(t.whole.words) > ownKept*lineWords) {
 		x.dropOwnNames(id)
 	}
 }

@@ -23,10 +23,10 @@ func (want ownBlocks) check(t *testing.T, o *ownTable) {
 		total += n
 		got := 0
 		for e, i := o.first(b.hash); e != 0; e, i = o.next(b.hash, i) {
-			if e>>ownTag != b.hash>>ownTag {
+			if e>>entryTag != b.hash>>entryTag {
 				t.Fatalf("entry %#x found by hash %#x", e, b.hash)
 			}
-			if ownRun(e) == b.run && ownPos(e) == b.pos {
+			if entryRun(e) == b.run && entryPos(e) == b.pos {
 				got++
 			}
 		}
@@ -36,18 +36,18 @@ func (want ownBlocks) check(t *testing.T, o *ownTable) {
 	}
 	segments := o.cut
 	if segments == nil {
-		segments = []ownSegment{o.whole}
+		segments = []segment{o.whole}
 	}
 	for i := range segments {
 		s, passed := &segments[i], 0
 		n := 0
-		for w := 0; w < len(s.words); w += ownLine {
-			for k := range ownSlots {
+		for w := 0; w < len(s.words); w += lineWords {
+			for k := range lineSlots {
 				if s.words[w]>>(8*k+7)&1 != 0 {
 					n++
 				}
 			}
-			if p := int(s.words[w] >> 56); p < ownMany { // else nobody counts
+			if p := int(s.words[w] >> 56); p < lineMany { // else nobody counts
 				passed += p
 			}
 		}
@@ -124,7 +124,7 @@ func TestOwnTable(t *testing.T) {
 			if o.live != 0 {
 				t.Errorf("%d names are left", o.live)
 			}
-			if (o.cut != nil) != (c.blocks > ownWhole*ownSlots*3/4) {
+			if (o.cut != nil) != (c.blocks > ownWhole*lineSlots*3/4) {
 				t.Errorf("of %d names, cut: %v", c.blocks, o.cut != nil)
 			}
 		})

@@ -122,8 +122,7 @@ func (x *Index) appendOne(parent spot) bool {
 	}
 	name := x.op.name(0)
 	h := x.names.hash(name)
-	e, free := x.names.next(h, home(h))
-	for ; e != 0; e, free = x.names.next(h, free) {
+	for e, i := x.names.first(h); e != 0; e, i = x.names.next(h, i) {
 		if x.nameOf(e) == name {
 			return false
 		}
@@ -134,7 +133,7 @@ func (x *Index) appendOne(parent spot) bool {
 	x.mark(stepAppend)
 	fillUnseen(sharedNames(hd, class)[pos:pos+1], x.op.pairs, 1)
 	setNamed(hd, class, pos, pos+1)
-	x.names.addAt(h, free, parent.run, pos)
+	x.names.add(h, parent.run, pos)
 	if dense != 0 {
 		x.ungroup(hd, dense, x.op.lane)
 	}

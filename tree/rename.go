@@ -9,34 +9,39 @@ type move struct {
 
 // novel looks up the names of blocks [i, i+n), all at once, and reports whether
 // none of them is in the name table, so that nothing can mean another block.
-// What it learned of their places there is left in x.homes.
+// Their hashes are left in x.homes.
 func (x *Index) novel(i, n int) bool {
-	own := x.lanes[x.op.lane].own
 	homes, pairs, stride := x.homes[:n], x.op.pairs[i*x.op.stride:], x.op.stride
-	x.fetch(i, i+n+lead)
-	if own != nil {
-		for j := range homes {
-			x.lines[j] = own.line(x.names.hash(pairs[j*stride]))
+	suspects := 0
+	for j := 0; j < n; {
+		from, end := j, min(j+fetchStep, n)
+		x.fetch(i, i+end+lead)
+		for ; j < end; j++ {
+			homes[j] = x.names.hash(pairs[j*stride])
 		}
-		fetchLines(&x.lines[0], n)
+		suspects += x.names.suspects(x.suspects[suspects:], homes[from:end], from)
 	}
-	for j := range homes {
-		h := x.names.hash(pairs[j*stride])
-		homes[j].hash = h
-		e, i := x.names.next(h, home(h))
-		for ; e != 0; e, i = x.names.next(h, i) {
-			if x.nameOf(e) == pairs[j*stride] {
+	for _, j := range x.suspects[:suspects] {
+		h, name := homes[j], pairs[int(j)*stride]
+		for e, at := x.names.first(h); e != 0; e, at = x.names.next(h, at) {
+			if x.nameOf(e) == name {
 				return false
 			}
 		}
-		homes[j].free = i
-		if own != nil {
-			if e, _ := own.first(h); e != 0 {
-				return false // or only looks as if: renames will see
-			}
+	}
+	own := x.lanes[x.op.lane].own
+	if own == nil {
+		return true
+	}
+	for j, h := range homes {
+		x.lines[j] = own.line(h)
+	}
+	fetchLines(&x.lines[0], n)
+	for _, h := range homes {
+		if e, _ := own.first(h); e != 0 {
+			return false // or only looks as if: renames will see
 		}
 	}
-	x.grown = x.names.grown
 	return true
 }
 

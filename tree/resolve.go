@@ -12,16 +12,10 @@ type spot struct {
 
 func (s spot) pos() int { return int(s.position) }
 
-// spotAt is the spot of an entry of the name table; spotOwn that of an entry of
-// a holder's own names.
+// spotAt is the spot of an entry of the name table, or of a holder's own.
 func (x *Index) spotAt(e uint64) spot {
 	run := entryRun(e)
 	return spot{run: run, position: int32(entryPos(e)), hd: x.run(run)}
-}
-
-func (x *Index) spotOwn(e uint64) spot {
-	run := ownRun(e)
-	return spot{run: run, position: int32(ownPos(e)), hd: x.run(run)}
 }
 
 // nameOf is the shared name of the block an entry of the name table is about.
@@ -74,7 +68,7 @@ func (x *Index) resolve(name uint64) (spot, bool) {
 
 func (x *Index) resolveShared(name uint64) (spot, bool) {
 	hash := x.names.hash(name)
-	for e, i := x.names.next(hash, home(hash)); e != 0; e, i = x.names.next(hash, i) {
+	for e, i := x.names.first(hash); e != 0; e, i = x.names.next(hash, i) {
 		if at, ok := x.means(e, name); ok {
 			return at, true
 		}
@@ -115,7 +109,7 @@ func (x *Index) resolveOwn(name uint64) (spot, bool) {
 	}
 	h := x.names.hash(name)
 	for e, i := own.first(h); e != 0; e, i = own.next(h, i) {
-		at := x.spotOwn(e)
+		at := x.spotAt(e)
 		l := x.laneIn(at.hd, id)
 		if x.exceptional(l, at.class(), at.pos()) {
 			if x.supportsName(x.supportsOf(id, at.run, at.pos()), name, shard) {
@@ -162,7 +156,7 @@ func (x *Index) shareNames(at spot, n, block int) bool {
 		}
 		twins := 0
 		h := x.names.hash(name)
-		for e, k := x.names.next(h, home(h)); e != 0; e, k = x.names.next(h, k) {
+		for e, k := x.names.first(h); e != 0; e, k = x.names.next(h, k) {
 			if x.nameOf(e) == name {
 				twins++
 				x.markTwin(entryRun(e))
@@ -184,16 +178,10 @@ func (x *Index) shareNames(at spot, n, block int) bool {
 // nameNovel is shareNames for positions without names and names that novel found
 // in no block.
 func (x *Index) nameNovel(at spot, n, block int) {
-	shared := sharedNames(at.hd, at.class())[at.pos() : at.pos()+n]
-	fillUnseen(shared, x.op.pairs[block*x.op.stride:], x.op.stride)
-	for i := range shared {
-		if u := &x.homes[i]; x.grown == x.names.grown {
-			x.names.addAt(u.hash, u.free, at.run, at.pos()+i)
-		} else {
-			x.names.add(u.hash, at.run, at.pos()+i)
-		}
-	}
-	setNamed(at.hd, at.class(), at.pos(), at.pos()+n)
+	class, pos := at.class(), at.pos()
+	fillUnseen(sharedNames(at.hd, class)[pos:pos+n], x.op.pairs[block*x.op.stride:], x.op.stride)
+	x.names.addAll(x.homes[:n], at.run, pos)
+	setNamed(at.hd, class, pos, pos+n)
 }
 
 // warm fetches the places of names of blocks [i, i+n) of the event ahead of their
