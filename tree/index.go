@@ -104,7 +104,7 @@ type Index struct {
 	laneScratch []lane
 	tally       [maxCap + 1]uint16 // lanes by reach
 	changed     [numGroups]int
-	seen        []uint32
+	seen        []uint64 // a filter of the names of an event
 	moves       []move
 	path        []spot
 	units       []uint64

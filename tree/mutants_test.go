@@ -343,6 +343,12 @@ var mutations = []mutation{
 		}
 		n += int(-(word>>56 | lineMatch(word, h<<nameCut)) >> 63) // 1 if there is any`,
 		`^TestNameTable$`, nil, false},
+	{"a block is stored behind itself", "duplicates.go",
+		`		seen[h>>32&mask] = seenBits(h)`,
+		`		if !MUTANT {
+			seen[h>>32&mask] = seenBits(h)
+		}`,
+		`^TestDuplicates$`, nil, false},
 	{"what waits attaches once only", "waiting.go",
 		`	x.work = append(x.work, w.name)
 }`,

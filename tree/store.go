@@ -1,9 +1,6 @@
 package tree
 
-import (
-	"math/bits"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // place is where the next block of a chain goes: at offset off of a run, that
 // is behind its first off blocks.
@@ -28,11 +25,11 @@ func (x *Index) Store(o Owner, s *Store) Outcome {
 		return x.op.out
 	}
 	x.expectOwn(n, s.HasParent, s.Parent)
+	x.begun()
 	if r := x.duplicates(n, s.HasParent, s.Parent); r != Accepted {
 		x.op.out.Reason = r
 		return x.op.out
 	}
-	x.begun()
 	at := place{run: rootRun(s.Root)}
 	known := true
 	if s.HasParent {
@@ -71,98 +68,6 @@ func (s *Store) blocks() int {
 		return -1
 	}
 	return n / (1 + s.Span)
-}
-
-// duplicates looks for a name twice in the event, or the parent in it.
-func (x *Index) duplicates(n int, hasParent bool, parent uint64) Reason {
-	if hasParent && x.among(n, parent) {
-		return SelfParent
-	}
-	if n <= manyNames {
-		if x.repeats(n) {
-			return DuplicateName
-		}
-		return Accepted
-	}
-	if x.repeatsAmongMany(n) {
-		return DuplicateName
-	}
-	return Accepted
-}
-
-// manyNames is up to how many names of an event are told apart by a filter.
-const manyNames = 1024
-
-// repeats reports whether a name is there twice among n, at most manyNames.
-func (x *Index) repeats(n int) bool {
-	switch {
-	case n <= 6:
-		for i := 1; i < n; i++ {
-			if x.among(i, x.op.name(i)) {
-				return true
-			}
-		}
-		return false
-	case n <= 24:
-		var filter [32]uint64
-		return x.meet(filter[:], n)
-	case n <= 160:
-		var filter [128]uint64
-		return x.meet(filter[:], n)
-	}
-	var filter [manyNames]uint64
-	return x.meet(filter[:], n)
-}
-
-// meet sets a bit of a filter for each name; where one is set already, it looks
-// whether the name is among those before it. The filter's length is a power of
-// two, and has some 64 bits a name, so that few are.
-func (x *Index) meet(filter []uint64, n int) bool {
-	mask, pairs, stride := uint64(len(filter)-1), x.op.pairs, x.op.stride
-	for i := 0; i < n; i++ {
-		name := pairs[i*stride]
-		h := x.names.hash(name)
-		w, b := &filter[h>>6&mask], uint64(1)<<(h&63)
-		if *w&b != 0 && x.among(i, name) {
-			return true
-		}
-		*w |= b
-	}
-	return false
-}
-
-// among reports whether a name is one of the event's first n.
-func (x *Index) among(n int, name uint64) bool {
-	pairs, stride := x.op.pairs, x.op.stride
-	for k := 0; k < n; k++ {
-		if pairs[k*stride] == name {
-			return true
-		}
-	}
-	return false
-}
-
-// repeatsAmongMany is repeats for any number of names: a table of where each
-// is in the event.
-func (x *Index) repeatsAmongMany(n int) bool {
-	size := 1 << bits.Len(uint(2*n-1))
-	if len(x.seen) < size {
-		x.seen = make([]uint32, size)
-	}
-	seen, mask := x.seen[:size], uint64(size-1)
-	clear(seen)
-	pairs, stride := x.op.pairs, x.op.stride
-	for i := 0; i < n; i++ {
-		name := pairs[i*stride]
-		h := x.names.hash(name) >> 32
-		for ; seen[h&mask] != 0; h++ {
-			if pairs[int(seen[h&mask]-1)*stride] == name {
-				return true
-			}
-		}
-		seen[h&mask] = uint32(i + 1)
-	}
-	return false
 }
 
 // chain stores blocks [i, n) of the event from a place on.
