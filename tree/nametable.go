@@ -6,6 +6,7 @@ const (
 	nameSegments = 256
 	nameCut      = 8   // the bits of a hash that choose the segment
 	pageWords    = 512 // of memory as the system gives it
+	shrinkWords  = 1 << 16
 )
 
 // nameTable is E: the blocks that are called by a name which all their holders
@@ -20,6 +21,9 @@ type nameTable struct {
 	seg   [nameSegments]segment
 	live  int
 	meter *meter
+	// shrunk is the words of segments made smaller in this call of the writer.
+	// All come to that at about the same time: the others wait for the next.
+	shrunk int
 }
 
 func (t *nameTable) init(seed uint64, m *meter) {
@@ -121,7 +125,8 @@ func (t *nameTable) resize(s *segment, lines int) {
 func (t *nameTable) remove(hash uint64, run uint32, pos int) {
 	s := t.segment(hash)
 	s.take(nameEntry(hash, run, pos), 0)
-	if t.live--; sparse(s.used, s.slots()) {
+	if t.live--; sparse(s.used, s.slots()) && t.shrunk < shrinkWords {
+		t.shrunk += len(s.words)
 		t.resize(s, len(s.words)/lineWords/2)
 	}
 }

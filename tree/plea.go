@@ -43,6 +43,7 @@ func (r *reader) ask(root Root) bool {
 // called is what every call of the writer begins with, when nothing is half
 // done.
 func (x *Index) called() {
+	x.names.shrunk = 0
 	if len(x.lifted) > 0 {
 		x.regroup()
 	}
