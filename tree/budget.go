@@ -2,13 +2,15 @@ package tree
 
 import (
 	"math/bits"
+	"sync/atomic"
 	"unsafe"
 )
 
 // The byte budget is hard: arenas and tables are charged before they exist,
-// and what finds no room is not stored. Memory once charged is not given back,
-// it is used again, so an index at its budget stays there; what keeps it open
-// for news is eviction, see evict.go:
+// and what finds no room is not stored. What keeps a full index open for news is
+// eviction, see evict.go: it makes room for more of the same kind at once, and for
+// any other where it leaves a whole chunk free, see shelf.go, or a segment of a
+// table nearly empty:
 //
 //	0 ─────────────── 7/8 ──────────── budget
 //	nobody looks      tight: a store asks for room piece by piece. While less than
@@ -21,6 +23,10 @@ type meter struct {
 	bytes int // charged
 	limit int // what may be; 0: anything
 	free  int // of these, cells of arenas that are not in use
+
+	chunk    int             // words of a chunk of an arena, about
+	nothing  []atomic.Uint64 // in place of chunks that arenas have given back,
+	nothings int             // bytes of it, and of shorter ones that were
 }
 
 const (
@@ -96,10 +102,11 @@ func (x *Index) tight() bool { return x.budget.limit > 0 && x.meter.bytes > x.bu
 // room reports whether so many bytes may be charged.
 func (m *meter) room(n int) bool { return n <= 0 || m.limit == 0 || m.bytes+n <= m.limit }
 
-// mayGrow reports whether a segment of a table may be made twice as large. One
-// that must, being full, may: before a piece of work large ones are seen to.
+// mayGrow reports whether a segment of a table may be made twice as large: where
+// room is scarce, when three quarters are used. One that must, being full, may:
+// before a piece of work large ones are seen to.
 func (m *meter) mayGrow(used, size, entry int) bool {
-	return m.limit == 0 || used+1 >= size || m.room(2*size*entry)
+	return m.limit == 0 || used+1 >= size || (used*4 >= size*3 || m.bytes <= m.limit/8*7) && m.room(2*size*entry)
 }
 
 // crowded is 1 for a large segment that is hardly more than full, else 0;
@@ -275,19 +282,11 @@ func (x *Index) sideRoom(class uint32, n int) int {
 	for c := range class + 1 {
 		need += x.nameArrays[c].spare(n)
 	}
-	need += x.listsRoom(pieceBlocks * int(NumTiers) * n)
+	need += x.supports.spare(pieceBlocks * int(NumTiers) * n)
 	if t := &x.exceptions; t.crowded > 0 {
 		need += 2 * t.largest * 16
 	}
 	return need
-}
-
-// listsRoom is how many bytes n more entries of lists may charge.
-func (x *Index) listsRoom(n int) int {
-	if len(x.supports)-1-x.supportsLive >= n {
-		return 0
-	}
-	return growth(len(x.supports), cap(x.supports), n) * int(unsafe.Sizeof(support{}))
 }
 
 // ownRoom is how many bytes names of the event's holder's own may charge in its

@@ -257,8 +257,8 @@ func (c *checker) supports(id, class uint32, l lane, p int) error {
 		return nil
 	}
 	names := map[uint64]bool{}
-	for i := head; i != 0; i = x.supports[i].next {
-		v := &x.supports[i]
+	for i := head; i != 0; i = x.listed(i).next {
+		v := x.listed(i)
 		c.supported++
 		if b := (block{l.id(), v.name, v.tier, v.shard}); v.inner {
 			c.units[b]--
@@ -402,8 +402,8 @@ func (c *checker) totals() error {
 	if b := &x.budget; b.limit > 0 && x.meter.bytes > b.limit {
 		return fmt.Errorf("%d bytes charged, the budget is %d", x.meter.bytes, b.limit)
 	}
-	if x.supportsLive != c.supported {
-		return fmt.Errorf("%d supports alive, %d in lists", x.supportsLive, c.supported)
+	if x.supports.live != c.supported {
+		return fmt.Errorf("%d supports alive, %d in lists", x.supports.live, c.supported)
 	}
 	for b, n := range c.units {
 		if n != 0 && !x.lanes[b.id].retired { // cleared holders are cleaned run by run
@@ -420,7 +420,7 @@ func (c *checker) totals() error {
 func (x *Index) measure() (bytes, free int) {
 	add := func(a *slab) {
 		bytes += a.bytes()
-		free += (len(*a.dir.Load())<<a.shift - a.live) * int(a.stride) * 8
+		free += (a.chunks()<<a.shift - a.live) * int(a.stride) * 8
 	}
 	for c := range x.runs {
 		add(&x.runs[c])
@@ -434,6 +434,7 @@ func (x *Index) measure() (bytes, free int) {
 	}
 	add(&x.sides)
 	add(&x.logs)
+	add(&x.supports)
 	for _, t := range []*table{&x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
 		bytes += t.bytes()
 	}
@@ -442,5 +443,5 @@ func (x *Index) measure() (bytes, free int) {
 			bytes += t.bytes()
 		}
 	}
-	return bytes + x.names.bytes() + x.links.bytes() + len(x.owners)*4 + (len(x.shown)+len(x.thinned)+len(x.recents))*8 + len(x.budget.behind) + x.sliceBytes(), free
+	return bytes + x.names.bytes() + x.links.bytes() + len(x.owners)*4 + (len(x.shown)+len(x.thinned)+len(x.recents))*8 + len(x.budget.behind) + x.sliceBytes() + x.meter.nothings, free
 }

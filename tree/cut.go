@@ -90,14 +90,14 @@ func (x *Index) cutSpans(at spot, id uint32, from int) {
 			continue
 		}
 		k := x.supportsOf(id, at.run, p)
-		for k != 0 && x.supports[k].span == 1 {
-			k = x.supports[k].next
+		for k != 0 && x.listed(k).span == 1 {
+			k = x.listed(k).next
 		}
 		if k == 0 {
 			p++
 			continue
 		}
-		v := x.supports[k]
+		v := *x.listed(k)
 		x.op.shard = v.shard
 		end, ok := x.resolveOwn(v.name)
 		if !ok || x.release(end, v.name, v.tier, true) == 0 {
@@ -142,8 +142,8 @@ func (x *Index) residenciesFrom(at spot, l lane, from int) int {
 		if !bit(exc, p) {
 			continue
 		}
-		for i := x.supportsOf(l.id(), at.run, p); i != 0; i = x.supports[i].next {
-			if !x.supports[i].inner {
+		for i := x.supportsOf(l.id(), at.run, p); i != 0; i = x.listed(i).next {
+			if !x.listed(i).inner {
 				n++
 			}
 		}

@@ -139,8 +139,8 @@ func (x *Index) dumpPosition(at spot, l lane, b Block, visit func(Block)) {
 		return
 	}
 	if x.exceptional(l, class, at.pos()) {
-		for i := x.supportsOf(l.id(), at.run, at.pos()); i != 0; i = x.supports[i].next {
-			if v := &x.supports[i]; !v.inner {
+		for i := x.supportsOf(l.id(), at.run, at.pos()); i != 0; i = x.listed(i).next {
+			if v := x.listed(i); !v.inner {
 				b.Name, b.Tier, b.Shard = v.name, v.tier, v.shard
 				b.Span, b.Copies = int(v.span), int(v.n)
 				visit(b)

@@ -109,34 +109,21 @@ func (x *Index) makeRoom(guard uint32, n int) bool {
 	return x.evict(guard, 2*n+evictAhead)
 }
 
-// makeMore is makeRoom for an event that found none. More than an eighth of the
-// budget does not become free for it, but for places in tables: memory of one
-// kind is no use for another.
+// makeMore is makeRoom for an event that found none. What lies unused goes first,
+// of arenas, logs and tables, for memory of one kind may be what another is short
+// of; then residencies, until what they were in comes free as a whole.
 func (x *Index) makeMore(guard uint32) bool {
-	b := &x.budget
-	if b.loose {
+	if x.budget.loose {
 		return false
 	}
-	took := false
+	took := x.giveBack()
 	if !x.meter.room(x.logs.spare(1)) {
-		took = x.compactLogs()
+		took = x.compactLogs() || took
 	}
 	if !x.meter.room(x.lanes[x.op.lane].own.spare(pieceBlocks)) {
 		took = x.trimOwn() || took
 	}
-	if x.meter.free >= b.limit/8 && !x.tablesShort() {
-		return took
-	}
-	return x.evict(guard, evictAgain) || took
-}
-
-// tablesShort reports whether a table, or the lists, should grow and cannot, so
-// that what is evicted makes room there.
-func (x *Index) tablesShort() bool {
-	const lists = pieceBlocks * int(NumTiers)
-	t := &x.exceptions
-	return t.crowded > 0 && !x.meter.room(2*t.largest*16) || x.links.crowded > 0 && !x.meter.room(2*x.links.largest*8) ||
-		x.supportsLive > 16*lists && !x.meter.room(x.listsRoom(lists))
+	return took || x.evict(guard, evictAgain)
 }
 
 // trimOwn gives back what tables of own names have too many places, for want of

@@ -29,7 +29,7 @@ func (x *Index) Left() (left []string) {
 	note("own names", x.ownNamesLive)
 	note("links", x.links.live)
 	note("exceptions", x.exceptions.live)
-	note("supports", x.supportsLive)
+	note("supports", x.supports.live)
 	note("sibling counts", x.siblings.live)
 	note("parents waited for", x.waitParents.live)
 	note("waiting names", x.waitNames.live)

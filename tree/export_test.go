@@ -23,3 +23,6 @@ func (x *Index) Eager() *Index {
 	x.denseFrom, x.groupFrom, x.looseFrom = 0, 2, 0
 	return x
 }
+
+// GiveBack gives back what memory of arenas nobody uses, as a tight budget does.
+func (x *Index) GiveBack() bool { return x.giveBack() }

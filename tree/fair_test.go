@@ -2,6 +2,7 @@ package tree_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/cairn-kv/cairn/tree"
@@ -134,6 +135,105 @@ func TestSharesAreEqual(t *testing.T) {
 			}
 			if err := x.Check(); err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestSharesAreEqualWhenOthersAreTold has holders that go over to blocks of
+// another look when an index is full: what they need now, another kind of memory,
+// was all given to what they needed before. One is cleared besides and comes
+// back. When it is quiet they have equally much again, and hardly anything was
+// refused meanwhile.
+func TestSharesAreEqualWhenOthersAreTold(t *testing.T) {
+	const bytes, holders = 2 << 20, 8
+	again := func(x *tree.Index, r *rand.Rand, w *wanter, h int, change func(*wanter)) {
+		w.Tier, w.own = tree.Device, 0
+		second := *w
+		w.grow(x, r, uint64(h), 16, 48)
+		change(&second)
+		second.grow(x, r, uint64(h), 16, 48)
+	}
+	looks := map[string]func(x *tree.Index, r *rand.Rand, w *wanter, h int){
+		"plain": func(x *tree.Index, r *rand.Rand, w *wanter, h int) {
+			w.Tier, w.own = tree.Device, 0
+			w.grow(x, r, uint64(h), 16, 48)
+		},
+		"own-names": func(x *tree.Index, r *rand.Rand, w *wanter, h int) {
+			w.Tier, w.own = tree.Device, uint64(h+1)<<32
+			w.grow(x, r, uint64(100+h/4), 16, 48)
+		},
+		"tiers": func(x *tree.Index, r *rand.Rand, w *wanter, h int) {
+			again(x, r, w, h, func(w *wanter) { w.Tier = tree.Host })
+		},
+		"two-names": func(x *tree.Index, r *rand.Rand, w *wanter, h int) {
+			again(x, r, w, h, func(w *wanter) { w.own = 7 << 50 })
+		},
+		"copies": func(x *tree.Index, r *rand.Rand, w *wanter, h int) {
+			again(x, r, w, h, func(*wanter) {})
+		},
+		"holes": func(x *tree.Index, r *rand.Rand, w *wanter, h int) {
+			w.Tier, w.own = tree.Device, 0
+			var gone []uint64
+			for at := w.at + 1; at < w.at+16; at += 5 {
+				gone = append(gone, scatter(uint64(h)<<40+at))
+			}
+			w.grow(x, r, uint64(h), 16, 48)
+			x.Remove(w.Owner, gone)
+		},
+	}
+	for _, c := range [][]string{
+		{"plain", "own-names"}, {"own-names", "tiers"}, {"tiers", "own-names"}, {"copies", "own-names"},
+		{"plain", "two-names"}, {"two-names", "plain"}, {"plain", "holes"}, {"holes", "copies", "tiers", "two-names"},
+	} {
+		t.Run(strings.Join(c, "-then-"), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(4, 4))
+			x := tree.New(tree.Options{Seed: 9, Bytes: bytes})
+			all := make([]*wanter, holders)
+			for i := range all {
+				h, err := x.AddHolder(tree.Policy(i%2), 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all[i] = &wanter{Owner: tree.Owner{Holder: h}}
+			}
+			for turn := range 2 * len(c) {
+				look := c[turn/2]
+				if turn%2 == 1 {
+					x.Clear(all[1].Holder)
+				}
+				for _, w := range all {
+					w.at += 48 - w.at%48 // a new chain
+				}
+				before := x.Stats()
+				for told, rounds, quiet := 0, 0, false; !quiet; rounds++ {
+					for _, i := range r.Perm(len(all)) {
+						was := all[i].told
+						looks[look](x, r, all[i], i)
+						told += all[i].told - was
+					}
+					st := x.Stats()
+					quiet = rounds > 100 && st.Bytes > bytes/8*7 && told > 4*st.Residencies
+					if st.Bytes > bytes {
+						t.Fatalf("%d bytes", st.Bytes)
+					}
+				}
+				n, st := kept(x), x.Stats()
+				least, most, sum := 1<<40, 0, 0
+				for _, w := range all {
+					least, most, sum = min(least, n[w.Holder]), max(most, n[w.Holder]), sum+n[w.Holder]
+				}
+				evicted, refused := st.Evicted-before.Evicted, st.Refused-before.Refused
+				t.Logf("%s: %d to %d, %d evicted, %d refused, %d bytes", look, least, most, evicted, refused, st.Bytes)
+				if (most-least)*20 > sum/len(all) {
+					t.Errorf("%s: holders that want equally much have %d to %d blocks", look, least, most)
+				}
+				if refused*20 > evicted {
+					t.Errorf("%s: %d blocks were refused, %d evicted: what was evicted should have made room", look, refused, evicted)
+				}
+				if err := x.Check(); err != nil {
+					t.Fatal(err)
+				}
 			}
 		})
 	}

@@ -91,8 +91,8 @@ func (x *Index) exceptionalResidencies(at spot, l lane, s []atomic.Uint64, exc u
 				n--
 			}
 		}
-		for i := x.supportsOf(l.id(), at.run, p); i != 0; i = x.supports[i].next {
-			v := &x.supports[i]
+		for i := x.supportsOf(l.id(), at.run, p); i != 0; i = x.listed(i).next {
+			v := x.listed(i)
 			if v.inner || v.shard != 0 {
 				continue
 			}

@@ -320,7 +320,7 @@ func (x *Index) dropSupports(at spot, l lane) {
 	head := x.supportsOf(l.id(), at.run, at.pos())
 	x.setSupports(l.id(), at.run, at.pos(), head, 0)
 	for i := head; i != 0; {
-		v := x.supports[i]
+		v := *x.listed(i)
 		if l.own() && !v.inner && !x.supportsName(v.next, v.name, -1) {
 			x.dropOwnName(l.id(), v.name, at)
 		}
@@ -407,8 +407,8 @@ func (x *Index) clearRow(at spot, slot *atomic.Uint64, t Tier, shard uint8) {
 
 // supportOn is some name that stands behind (tier, shard) at a position.
 func (x *Index) supportOn(id uint32, at spot, t Tier, shard uint8) (uint64, bool) {
-	for i := x.supportsOf(id, at.run, at.pos()); i != 0; i = x.supports[i].next {
-		if v := &x.supports[i]; v.tier == t && v.shard == shard {
+	for i := x.supportsOf(id, at.run, at.pos()); i != 0; i = x.listed(i).next {
+		if v := x.listed(i); v.tier == t && v.shard == shard {
 			return v.name, true
 		}
 	}

@@ -63,9 +63,7 @@ type Index struct {
 	exceptions table     // (lane, block) → support list
 	siblings   table     // (run, offset) → children there beyond the first
 
-	supports     []support
-	supportFree  uint32
-	supportsLive int
+	supports     slab
 	ownNamesLive int // in the tables of all holders
 
 	waits       []waiting
@@ -169,6 +167,7 @@ func New(o Options) *Index {
 	x.budget.init(o.Bytes, mix(seed, 5, 0))
 	x.meter.limit = x.budget.limit / 64 * 63 // the rest is for small segments of tables
 	m, words := &x.meter, x.budget.chunkWords()
+	m.chunk = words
 	if x.budget.limit > 0 {
 		x.waitBound = min(x.waitBound, x.budget.limit/8/waitingCost)
 	}
@@ -184,6 +183,7 @@ func New(o Options) *Index {
 	}
 	x.sides.init(sideWords, words, m)
 	x.logs.init(logWords, words, m)
+	x.supports.init(supportWords, words, m)
 	x.links.init(mix(seed, 1, 0), m)
 	x.names.init(mix(seed, 2, 0), m)
 	for i, t := range []*table{&x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
@@ -193,7 +193,6 @@ func New(o Options) *Index {
 	x.owners = make([]atomic.Uint32, maxLanes)
 	x.shown = make([]atomic.Uint64, maxLanes/64)
 	x.thinned = make([]atomic.Uint64, 1<<16/64)
-	x.supports = make([]support, 1)
 	x.waits = make([]waiting, 1)
 	x.lanes = make([]laneState, 1)
 	m.bytes += len(x.owners)*4 + (len(x.shown)+len(x.thinned)+len(x.recents))*8 + len(x.budget.behind) + x.sliceBytes()
@@ -225,7 +224,5 @@ func (x *Index) Stats() Stats {
 	return s
 }
 
-// sliceBytes is what the slices take that grow by appending.
-func (x *Index) sliceBytes() int {
-	return cap(x.supports)*int(unsafe.Sizeof(support{})) + cap(x.waits)*int(unsafe.Sizeof(waiting{}))
-}
+// sliceBytes is what the slice of waiting blocks takes, which grows by appending.
+func (x *Index) sliceBytes() int { return cap(x.waits) * int(unsafe.Sizeof(waiting{})) }

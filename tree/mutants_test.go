@@ -385,6 +385,14 @@ var mutations = []mutation{
 		b.ranks.note(own)
 	}`,
 		`^TestSharesAreEqual$`, nil, true},
+	{"memory stays with the kind it was given to", "evict.go",
+		`	took := x.giveBack()`,
+		`	took := !MUTANT && x.giveBack()`,
+		`^TestSharesAreEqualWhenOthersAreTold$`, nil, true},
+	{"versions begin anew in new memory", "shelf.go",
+		`			block[i].Store(f.floor << countBits)`,
+		`			block[i].Store(f.floor * b2u(!MUTANT) << countBits)`,
+		`^TestVersionsGoOn$`, nil, false},
 	{"a block of several units is cut in two", "cut.go",
 		`	x.cutSpans(at, id, from)
 `,

@@ -68,8 +68,8 @@ func (x *Index) makeOwn(at spot, slot *atomic.Uint64, end int) lane {
 		at.position = int32(p)
 		switch {
 		case x.exceptional(l, class, p):
-			for i := x.supportsOf(l.id(), at.run, p); i != 0; i = x.supports[i].next {
-				if v := &x.supports[i]; !v.inner && !x.supportsName(v.next, v.name, -1) {
+			for i := x.supportsOf(l.id(), at.run, p); i != 0; i = x.listed(i).next {
+				if v := x.listed(i); !v.inner && !x.supportsName(v.next, v.name, -1) {
 					x.addOwnName(l.id(), v.name, at)
 				}
 			}

@@ -64,7 +64,7 @@ func (t *ownTable) line(hash uint64) uintptr {
 // add puts in one more block of a name.
 func (t *ownTable) add(hash uint64, run uint32, pos int) {
 	s, told := t.segment(hash)
-	if s.full(3, 4) && t.meter.mayGrow(s.used, s.slots(), 10) {
+	if s.full(3, 4) && (s.used+1 >= s.slots() || t.meter.room(moreLines(len(s.words)/lineWords)*lineWords*8)) {
 		if t.cut == nil && len(s.words) >= ownWhole*lineWords {
 			t.cutUp()
 			s, told = t.segment(hash)
@@ -80,19 +80,21 @@ func (t *ownTable) add(hash uint64, run uint32, pos int) {
 // grow gives a segment its next size: twice as large while small, then two steps
 // to the double keep what nobody uses small.
 func (t *ownTable) grow(s *segment, told uint) {
-	lines := len(s.words) / lineWords
 	t.crowded -= crowded(s.used, s.slots())
+	t.resize(s, told, moreLines(len(s.words)/lineWords))
+}
+
+// moreLines is the next size of a segment.
+func moreLines(lines int) int {
 	switch {
 	case lines == 0:
-		lines = 1
+		return 1
 	case lines < ownDouble:
-		lines *= 2
+		return 2 * lines
 	case lines&(lines-1) == 0:
-		lines += lines / 2
-	default:
-		lines += lines / 3
+		return lines + lines/2
 	}
-	t.resize(s, told, lines)
+	return lines + lines/3
 }
 
 // resize makes a segment anew with so many lines.
@@ -166,18 +168,26 @@ func (t *ownTable) bytes() int {
 	return n*8 + cap(t.cut)*32
 }
 
-// spare is how many bytes n more names may charge, whatever their hashes.
+// spare is how many bytes n more names may charge, whatever their hashes: those
+// of the lines that they are put into anew. A table that is fuller than seven
+// eighths should grow, for its searches become long.
 func (t *ownTable) spare(n int) int {
-	const each = 26 // bytes a place: no table has more, nor asks for more when it grows
+	lines := 0
 	switch {
 	case t == nil:
-		return each * (lineSlots + n)
-	case t.cut == nil && t.whole.used+n < t.whole.slots():
-		return 0
-	case t.cut == nil:
-		return each * (t.whole.slots() + n)
-	case t.crowded > 0:
-		return each * t.largest * lineSlots
+	case t.cut != nil:
+		if t.crowded == 0 {
+			return 0
+		}
+		return moreLines(t.largest) * lineWords * 8
+	default:
+		lines, n = len(t.whole.words)/lineWords, n+t.whole.used
+		if n*8 < t.whole.slots()*7 {
+			return 0
+		}
 	}
-	return 0
+	for lines*lineSlots*7 <= n*8 {
+		lines = moreLines(lines)
+	}
+	return lines * lineWords * 8
 }

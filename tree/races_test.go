@@ -85,6 +85,74 @@ func TestRunRecycledUnderReader(t *testing.T) {
 	})
 }
 
+// Pitfall: the memory of runs, of their lanes and side records goes to other kinds
+// while a reader is in them, and perhaps comes back, as other runs'.
+func TestMemoryGivenBackUnderReader(t *testing.T) {
+	const holders = 6 // some lanes lie outside the header
+	for _, after := range []struct {
+		name string
+		put  func(x *tree.Index, a, b tree.Holder)
+		want uint32 // of a then
+	}{
+		{"nothing", func(*tree.Index, tree.Holder, tree.Holder) {}, 0},
+		{"shorter", func(x *tree.Index, a, _ tree.Holder) { put(x, a, 0, 1, 2, 3, 4) }, 4},
+		{"forks", func(x *tree.Index, a, b tree.Holder) {
+			put(x, b, 0, 1, 2, 3, 4)
+			put(x, b, 4, 15, 16)
+			put(x, a, 0, 1, 2, 3)
+		}, 3},
+		{"another path", func(x *tree.Index, _, b tree.Holder) { put(x, b, 0, 11, 12, 13, 14); put(x, b, 14, 15, 16, 17, 18) }, 0},
+	} {
+		t.Run(after.name, func(t *testing.T) {
+			var a, b tree.Holder
+			during(t, func() (*tree.Index, []uint64, func()) {
+				x := tree.New(tree.Options{Seed: 1, Bytes: 2 << 20})
+				b = add(t, x)
+				chain := func(all []tree.Holder, c uint64) {
+					for _, h := range all {
+						put(x, h, 0, c+1, c+2, c+3, c+4)
+						put(x, h, c+4, c+5, c+6, c+7, c+8)
+						x.Store(tree.Owner{Holder: h, Tier: tree.Host}, &tree.Store{Span: 1, Pairs: []uint64{c + 1, c + 1, c + 2, c + 2}})
+					}
+				}
+				var stay, all []tree.Holder
+				for range holders {
+					stay, all = append(stay, add(t, x)), append(all, add(t, x))
+				}
+				a = all[0]
+				for k := range uint64(150) { // what is asked for lies between what goes with it
+					switch {
+					case k < 50:
+						chain(stay, 1000+10*k)
+					case k == 100:
+						chain(all, 0)
+					default:
+						chain(all, 1000+10*k)
+					}
+				}
+				return x, []uint64{1, 2, 3, 4, 5, 6, 7, 8}, func() {
+					for _, h := range all {
+						x.Clear(h)
+					}
+					for x.Step() {
+					}
+					if !x.GiveBack() {
+						t.Fatal("nothing was given back")
+					}
+					after.put(x, a, b)
+				}
+			}, func(t *testing.T, pause int, got []tree.Depths) {
+				if n := anyOf(got, b); n != 0 && after.name != "forks" || n > 4 {
+					t.Errorf("pause %d: the holder of another path has %d", pause, n)
+				}
+				if n := anyOf(got, a); n != 8 && n != after.want {
+					t.Errorf("pause %d: %d, was 8 or %d", pause, n, after.want)
+				}
+			})
+		})
+	}
+}
+
 // Pitfall: a holder is cleared and its lane id goes to another holder while a
 // reader carries it.
 func TestLaneIDRecycledUnderReader(t *testing.T) {

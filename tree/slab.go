@@ -15,7 +15,8 @@ const (
 // slab is an arena of equal cells of atomic words. Its memory is type-stable:
 // a cell once handed out stays a cell of this slab for ever, so a late reader
 // finds words of the right shape and learns from a version that they are not
-// the ones it was looking for. Cell 0 is reserved as nil.
+// the ones it was looking for. That holds too where a byte budget has chunks given
+// back, see shelf.go. Cell 0 is reserved as nil.
 //
 // The writer allocates and frees; readers call at. A chunk is in the directory
 // before the first id of it is published, so a reader that got an id from a
@@ -32,6 +33,7 @@ type slab struct {
 type stock struct {
 	next  uint32   // first cell never handed out
 	free  []uint32 // cells given back, last in first out
+	shelf *shelf   // instead of these two, where memory is counted
 	live  int      // cells in use
 	meter *meter
 }
@@ -44,6 +46,9 @@ func (s *slab) init(stride, words int, m *meter) {
 	}
 	s.dir.Store(&[][]atomic.Uint64{})
 	s.next = 1
+	if m.limit > 0 {
+		s.shelf = &shelf{}
+	}
 }
 
 // at returns the words of a cell.
@@ -66,6 +71,9 @@ func (s *slab) seen(id uint32) []atomic.Uint64 {
 func (s *slab) alloc() uint32 {
 	s.live++
 	s.meter.free -= int(s.stride) * 8
+	if s.shelf != nil {
+		return s.takeLowest()
+	}
 	if n := len(s.free); n > 0 {
 		id := s.free[n-1]
 		s.free = s.free[:n-1]
@@ -75,15 +83,10 @@ func (s *slab) alloc() uint32 {
 	s.next++
 	old := *s.dir.Load()
 	if int(id>>s.shift) >= len(old) {
-		chunk := int(s.stride) << s.shift
-		n := 1
-		if s.meter.limit == 0 {
-			n = max(1, min(len(old)/4, blockWords/chunk))
-		}
-		block := make([]atomic.Uint64, n*chunk)
+		chunk := s.chunkWords()
+		block := make([]atomic.Uint64, max(1, min(len(old)/4, blockWords/chunk))*chunk)
 		s.meter.bytes += len(block) * 8
 		s.meter.free += len(block) * 8
-		s.reserve((len(old) + 1) << s.shift)
 		dir := old
 		for ; len(block) > 0; block = block[chunk:] {
 			dir = append(dir, block[:chunk:chunk]) // readers of the old header see no more than it says
@@ -96,37 +99,32 @@ func (s *slab) alloc() uint32 {
 func (s *slab) release(id uint32) {
 	s.live--
 	s.meter.free += int(s.stride) * 8
+	if s.shelf != nil {
+		s.putBack(id)
+		return
+	}
 	was := cap(s.free)
 	s.free = append(s.free, id)
 	s.meter.bytes += (cap(s.free) - was) * 4
 }
 
-// reserve makes room for all of so many cells in the list of free ones, where
-// memory is counted: giving back must not charge.
-func (s *slab) reserve(cells int) {
-	if s.meter.limit == 0 || cap(s.free) >= cells {
-		return
+func (s *slab) chunkWords() int { return int(s.stride) << s.shift }
+
+// chunks is how many chunks there is memory for.
+func (s *slab) chunks() int {
+	n := len(*s.dir.Load())
+	if s.shelf != nil {
+		n -= len(s.shelf.gone)
 	}
-	was := cap(s.free)
-	s.free = append(make([]uint32, 0, max(cells, 2*was)), s.free...)
-	s.meter.bytes += (cap(s.free) - was) * 4
+	return n
 }
 
-// spare is how many bytes n more cells may charge.
-func (s *slab) spare(n int) int {
-	n -= len(s.free) + len(*s.dir.Load())<<s.shift - int(s.next)
-	if n <= 0 {
-		return 0
-	}
-	chunks := (n + 1<<s.shift - 1) >> s.shift
-	need := chunks * int(s.stride) << s.shift * 8
-	if cells := (len(*s.dir.Load()) + chunks) << s.shift; cells > cap(s.free) && s.meter.limit > 0 {
-		need += max(cells, 2*cap(s.free)) * 4
-	}
-	return need
-}
-
-// bytes is the memory of the slab's chunks.
+// bytes is the memory of the slab's chunks, and of what says which cells are
+// free.
 func (s *slab) bytes() int {
-	return len(*s.dir.Load())*int(s.stride)<<s.shift*8 + cap(s.free)*4
+	n := s.chunks()*s.chunkWords()*8 + cap(s.free)*4
+	if s.shelf != nil {
+		n += s.shelf.bytes()
+	}
+	return n
 }

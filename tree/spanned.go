@@ -108,8 +108,8 @@ func (x *Index) renameSpanned(i int, at place) bool {
 // spanAt is how many units the block of that name has that ends at a spot, as
 // the event's shard knows it; another shard may mean one of another length.
 func (x *Index) spanAt(at spot, name uint64) int {
-	for k := x.supportsOf(x.op.lane, at.run, at.pos()); k != 0; k = x.supports[k].next {
-		if v := &x.supports[k]; v.name == name && v.shard == x.op.shard && !v.inner {
+	for k := x.supportsOf(x.op.lane, at.run, at.pos()); k != 0; k = x.listed(k).next {
+		if v := x.listed(k); v.name == name && v.shard == x.op.shard && !v.inner {
 			return int(v.span)
 		}
 	}

@@ -1,6 +1,9 @@
 package tree
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"unsafe"
+)
 
 // A position is exceptional for a holder if its residencies are not simply "one
 // copy of the position's name on each tier whose bit is set": several copies,
@@ -40,29 +43,26 @@ func (x *Index) setSupports(id, run uint32, pos int, old, head uint32) {
 	}
 }
 
-func (x *Index) newSupport(v support) uint32 {
-	x.supportsLive++
-	if i := x.supportFree; i != 0 {
-		x.supportFree = x.supports[i].next
-		x.supports[i] = v
-		return i
-	}
-	was := x.sliceBytes()
-	x.supports = append(x.supports, v)
-	x.meter.bytes += x.sliceBytes() - was
-	return uint32(len(x.supports) - 1)
+// listed is an entry of a list: a cell of an arena that readers never look into.
+func (x *Index) listed(i uint32) *support {
+	return (*support)(unsafe.Pointer(&x.supports.at(i)[0]))
 }
 
-func (x *Index) freeSupport(i uint32) {
-	x.supportsLive--
-	x.supports[i] = support{next: x.supportFree}
-	x.supportFree = i
+// supportWords is how many words of the arena an entry takes.
+const supportWords = int(unsafe.Sizeof(support{})+7) / 8
+
+func (x *Index) newSupport(v support) uint32 {
+	i := x.supports.alloc()
+	*x.listed(i) = v
+	return i
 }
+
+func (x *Index) freeSupport(i uint32) { x.supports.release(i) }
 
 // findSupport returns the support of (name, tier, shard) at a position.
 func (x *Index) findSupport(head uint32, name uint64, t Tier, shard uint8) *support {
-	for i := head; i != 0; i = x.supports[i].next {
-		if s := &x.supports[i]; s.name == name && s.tier == t && s.shard == shard {
+	for i := head; i != 0; i = x.listed(i).next {
+		if s := x.listed(i); s.name == name && s.tier == t && s.shard == shard {
 			return s
 		}
 	}
@@ -72,8 +72,8 @@ func (x *Index) findSupport(head uint32, name uint64, t Tier, shard uint8) *supp
 // supportsName reports whether a block of that name ends where the list is, on
 // shard, or on any if negative.
 func (x *Index) supportsName(head uint32, name uint64, shard int) bool {
-	for i := head; i != 0; i = x.supports[i].next {
-		if s := &x.supports[i]; s.name == name && !s.inner && (shard < 0 || int(s.shard) == shard) {
+	for i := head; i != 0; i = x.listed(i).next {
+		if s := x.listed(i); s.name == name && !s.inner && (shard < 0 || int(s.shard) == shard) {
 			return true
 		}
 	}
@@ -133,21 +133,21 @@ func (x *Index) nameExceptional(at spot, l lane) {
 	s, class := x.side(l.ref()), at.class()
 	head := x.supportsOf(l.id(), at.run, at.pos())
 	good := uint32(0)
-	for i := head; i != 0 && good == 0; i = x.supports[i].next {
-		if x.supports[i].inner {
+	for i := head; i != 0 && good == 0; i = x.listed(i).next {
+		if x.listed(i).inner {
 			continue
 		}
 		good = i
-		for k := head; k != 0; k = x.supports[k].next {
-			v := &x.supports[k]
-			if f := x.findSupport(head, x.supports[i].name, v.tier, v.shard); f == nil || f.inner {
+		for k := head; k != 0; k = x.listed(k).next {
+			v := x.listed(k)
+			if f := x.findSupport(head, x.listed(i).name, v.tier, v.shard); f == nil || f.inner {
 				good = 0
 				break
 			}
 		}
 	}
 	if good != 0 {
-		x.ownNames(l)[at.pos()].Store(x.supports[good].name)
+		x.ownNames(l)[at.pos()].Store(x.listed(good).name)
 	}
 	x.setMark(s, class, sNameless, at.pos(), good == 0)
 }
@@ -169,14 +169,14 @@ func (x *Index) unsupport(at spot, l lane, name uint64, t Tier, shard uint8, n u
 	}
 	if ended {
 		newHead, inner := head, v.inner
-		for i, prev := head, uint32(0); i != 0; prev, i = i, x.supports[i].next {
-			if &x.supports[i] != v {
+		for i, prev := head, uint32(0); i != 0; prev, i = i, x.listed(i).next {
+			if x.listed(i) != v {
 				continue
 			}
 			if prev == 0 {
 				newHead = v.next
 			} else {
-				x.supports[prev].next = v.next
+				x.listed(prev).next = v.next
 			}
 			x.freeSupport(i)
 			break
@@ -187,8 +187,8 @@ func (x *Index) unsupport(at spot, l lane, name uint64, t Tier, shard uint8, n u
 			x.dropOwnName(l.id(), name, at)
 		}
 		bare = true
-		for i := head; i != 0; i = x.supports[i].next {
-			if x.supports[i].tier == t && x.supports[i].shard == shard {
+		for i := head; i != 0; i = x.listed(i).next {
+			if x.listed(i).tier == t && x.listed(i).shard == shard {
 				bare = false
 				break
 			}
@@ -206,14 +206,14 @@ func (x *Index) simplify(at spot, l lane, head uint32) {
 	s := x.side(l.ref())
 	if head != 0 {
 		name := x.nameAt(l, at.hd, at.class(), at.pos())
-		for i := head; i != 0; i = x.supports[i].next {
-			if v := &x.supports[i]; v.n != 1 || v.span != 1 || v.name != name {
+		for i := head; i != 0; i = x.listed(i).next {
+			if v := x.listed(i); v.n != 1 || v.span != 1 || v.name != name {
 				return
 			}
 		}
 		x.setSupports(l.id(), at.run, at.pos(), head, 0)
 		for i := head; i != 0; {
-			next := x.supports[i].next
+			next := x.listed(i).next
 			x.freeSupport(i)
 			i = next
 		}
