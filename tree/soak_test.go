@@ -76,6 +76,29 @@ func TestSoak(t *testing.T) {
 	}
 }
 
+// TestSoaksOnceUnfair repeats soaks after which a holder had a sixth less than the
+// others: its table of own names could not grow, while memory of other kinds lay
+// about in arenas.
+func TestSoaksOnceUnfair(t *testing.T) {
+	if raceDetector || testing.Short() {
+		t.Skip("it takes millions of blocks until shares come apart")
+	}
+	p, ok := soak.Named("budget-tiers")
+	if !ok || p.Unfair != .05 {
+		t.Fatalf("the bound of profile budget-tiers is %v", p.Unfair)
+	}
+	for _, seed := range []uint64{125} {
+		rep, err := soak.Run(soak.Options{Profile: p, Seed: seed, BlockOps: 4_000_000, Cycle: 100_000, Readers: -1})
+		t.Logf("seed %d: shares of %d to %d, %d evicted, %d refused", seed, rep.Least, rep.Most, rep.Evicted, rep.Refused)
+		if err != nil {
+			t.Error(err)
+		}
+		if rep.Refused*20 > rep.Evicted {
+			t.Errorf("seed %d: %d blocks were refused, %d evicted", seed, rep.Refused, rep.Evicted)
+		}
+	}
+}
+
 // colliding makes names that all meet in one place of the name table of an
 // index with a seed: what nobody can aim at who does not know it.
 func colliding(seed uint64) func(i int) uint64 {

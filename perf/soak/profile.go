@@ -62,9 +62,7 @@ func Profiles() []Profile {
 		with("budget-tiers", func(p *Profile) {
 			p.Bytes, p.Holders, p.Tiers, p.Holes, p.Own, p.Clear = 2<<20, 8, 3, true, true, .0002
 			p.Families, p.Paths, p.Capacity, p.Grow = 100, 16, 6_000, 8
-			// Lists, rows and names of their own need memory of many kinds, and
-			// what one kind is short of is refused: shares were 8 % apart once.
-			p.Roots, p.Unfair = true, .2
+			p.Roots, p.Unfair = true, .05
 		}),
 	}
 }

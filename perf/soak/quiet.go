@@ -1,7 +1,9 @@
 package soak
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/cairn-kv/cairn/tree"
 )
@@ -129,6 +131,7 @@ func (w *writer) removeAll(k int, s *slot) error {
 				if len(w.picks) == 0 {
 					break
 				}
+				slices.SortFunc(w.picks, func(a, b pick) int { return cmp.Compare(a.name, b.name) }) // a map's order is no seed's
 				if err := w.take(k, s, j, t); err != nil {
 					return err
 				}

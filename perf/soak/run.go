@@ -18,7 +18,7 @@ type Options struct {
 	Seed     uint64
 	BlockOps int64         // blocks stored and removed; 0: no limit
 	For      time.Duration // 0: no limit
-	Readers  int           // default 2
+	Readers  int           // default 2; below 0: none
 	Cycle    int64         // blocks stored and removed between two drains; default 500,000
 	// New makes the index; default tree.New. It must hold to the Bytes given.
 	New func(tree.Options) tree.Interface
@@ -82,10 +82,10 @@ func Run(o Options) (*Report, error) {
 		o.Hook(ix, chaos(o.Seed))
 	}
 	crowded := runtime.GOMAXPROCS(0) <= o.Readers
-	askers := make([]*asker, o.Readers)
+	askers := make([]*asker, max(0, o.Readers))
 	var stop atomic.Bool
 	var all sync.WaitGroup
-	wrong := make(chan error, o.Readers+1) // one of each at most
+	wrong := make(chan error, len(askers)+1) // one of each at most
 	for i := range askers {
 		a := &asker{truth: t, rd: ix.NewReader(), r: rand.New(rand.NewPCG(o.Seed, uint64(3+i))), below: p.Bytes == 0, seen: make([]uint32, p.Holders)}
 		askers[i] = a
