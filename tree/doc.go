@@ -54,7 +54,8 @@
 // most loses some, tails first, the oldest of them first, so that holders that
 // want more than there is have equally much and all others everything. What
 // finds no room even so is refused; Stats counts both, Thinned names who was
-// hit. See budget.go and evict.go.
+// hit. Memory that one kind of thing does not need any more goes to what needs
+// it. See budget.go, evict.go and shelf.go.
 //
 // # Concurrency
 //

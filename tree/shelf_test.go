@@ -24,7 +24,7 @@ func TestShelf(t *testing.T) {
 			low = id
 			return id
 		}
-		for round := range 40 {
+		for round := range 20 {
 			for n := r.IntN(3000); n > 0; n-- {
 				want, before, need := lowest(), m.bytes, s.spare(1)
 				id := s.alloc()
