@@ -3,7 +3,6 @@ package tree
 import (
 	"math/bits"
 	"sync/atomic"
-	"unsafe"
 )
 
 // The byte budget is hard: arenas and tables are charged before they exist,
@@ -330,17 +329,6 @@ func (x *Index) nameFits(hash uint64) bool {
 	return s.used+pieceBlocks < s.slots() || x.meter.room(2*len(s.words)*8+minSlack)
 }
 
-// growth is how many elements append may add to a slice that takes n more.
-func growth(length, capacity, n int) int {
-	if length+n <= capacity {
-		return 0
-	}
-	if capacity < 1024 {
-		return 2*capacity + n
-	}
-	return capacity/2 + n // it takes a quarter, and what the allocator rounds up
-}
-
 // affordable is the class of which a run can be had instead of the given one,
 // and whether there is any: that class, one that is free and not much too large,
 // a smaller one, one that is free at all.
@@ -448,10 +436,10 @@ func (x *Index) holeFits(class uint32) bool {
 // waitFits reports whether there is room for one more block of the event that
 // waits.
 func (x *Index) waitFits() bool {
-	if !x.tight() || x.waitFree != 0 && x.op.span == 1 {
+	if !x.tight() {
 		return true
 	}
-	need := growth(len(x.waits), cap(x.waits), x.op.span) * int(unsafe.Sizeof(waiting{}))
+	need := x.waits.spare(x.op.span)
 	for _, t := range []*table{&x.waitNames, &x.waitParents} {
 		if t.crowded > 0 {
 			need += 2 * t.largest * 16

@@ -435,6 +435,7 @@ func (x *Index) measure() (bytes, free int) {
 	add(&x.sides)
 	add(&x.logs)
 	add(&x.supports)
+	add(&x.waits)
 	for _, t := range []*table{&x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
 		bytes += t.bytes()
 	}
@@ -443,5 +444,5 @@ func (x *Index) measure() (bytes, free int) {
 			bytes += t.bytes()
 		}
 	}
-	return bytes + x.names.bytes() + x.links.bytes() + len(x.owners)*4 + (len(x.shown)+len(x.thinned)+len(x.recents))*8 + len(x.budget.behind) + x.sliceBytes() + x.meter.nothings, free
+	return bytes + x.names.bytes() + x.links.bytes() + len(x.owners)*4 + (len(x.shown)+len(x.thinned)+len(x.recents))*8 + len(x.budget.behind) + x.meter.nothings, free
 }

@@ -176,11 +176,11 @@ func (x *Index) dumpWaiting(chain func(parent, content uint64) uint64, visit fun
 		if s.lane == 0 {
 			continue
 		}
-		for k := x.lanes[s.lane].waitHead; k != 0; k = x.waits[k].next {
-			w := &x.waits[k]
+		for k := x.lanes[s.lane].waitHead; k != 0; k = x.waiter(k).next {
+			w := x.waiter(k)
 			b := Block{Name: w.name, Chain: w.content, Span: int(w.span), Waiting: true, Parent: w.parent}
-			for m := w.more; m != 0; m = x.waits[m].more {
-				b.Chain = chain(b.Chain, x.waits[m].content)
+			for m := w.more; m != 0; m = x.waiter(m).more {
+				b.Chain = chain(b.Chain, x.waiter(m).content)
 			}
 			b.Holder, b.Shard = s.handle(uint32(i)), w.shard
 			for t, n := range w.n {

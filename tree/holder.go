@@ -116,9 +116,7 @@ func (x *Index) retire(id uint32) {
 	x.mark(stepOwner)
 	x.lanes[id].retired = true
 	x.dropOwnNames(id)
-	for x.lanes[id].waiting > 0 {
-		x.dropWaiting(x.lanes[id].waitHead)
-	}
+	x.waitingAll -= x.lanes[id].waiting // nobody's: they go when its lanes do
 	x.retired = append(x.retired, id)
 }
 
@@ -231,11 +229,12 @@ func (x *Index) begin(o Owner) bool {
 
 // reclaimPerEvent is how many blocks of cleared holders an event takes with it,
 // about, and reclaimPerStep how many a step does; a run counts for some however
-// few it has.
+// few it has, and a waiting block for some.
 const (
 	reclaimPerEvent = 64
 	reclaimPerStep  = 512
 	reclaimPerRun   = 8
+	reclaimPerWait  = 4
 )
 
 // reclaim drops lanes of retired ids, or parts of them, as much as n blocks are,
@@ -244,6 +243,9 @@ func (x *Index) reclaim(n int) bool {
 	for len(x.retired) > 0 && n > 0 {
 		id := x.retired[0]
 		ls := &x.lanes[id]
+		for ; ls.waiting > 0 && n > 0; n -= reclaimPerWait {
+			x.dropWaiting(ls.waitHead)
+		}
 		for (ls.logged > 0 || x.partly != 0) && n > 0 {
 			run := x.partly
 			if x.partly = 0; run == 0 {
@@ -254,7 +256,7 @@ func (x *Index) reclaim(n int) bool {
 			}
 			n -= reclaimPerRun
 		}
-		if ls.logged == 0 && x.partly == 0 {
+		if ls.waiting == 0 && ls.logged == 0 && x.partly == 0 {
 			x.retired = append(x.retired[:0], x.retired[1:]...)
 			x.lanesFree = append(x.lanesFree, id)
 			n--
@@ -349,8 +351,8 @@ func (x *Index) ClearShard(h Holder, shard int) {
 	ls := &x.lanes[s.lane]
 	x.noteWeight(h)
 	for k := ls.waitHead; k != 0; {
-		next := x.waits[k].next
-		if int(x.waits[k].shard) == shard {
+		next := x.waiter(k).next
+		if int(x.waiter(k).shard) == shard {
 			x.dropWaiting(k)
 		}
 		k = next

@@ -3,7 +3,6 @@ package tree
 import (
 	"math/rand/v2"
 	"sync/atomic"
-	"unsafe"
 )
 
 // Options are the settings of an index. The zero value is right.
@@ -66,8 +65,7 @@ type Index struct {
 	supports     slab
 	ownNamesLive int // in the tables of all holders
 
-	waits       []waiting
-	waitFree    uint32
+	waits       slab
 	waitSeq     uint64
 	waitLimit   int // per holder
 	waitBound   int // in all
@@ -184,6 +182,7 @@ func New(o Options) *Index {
 	x.sides.init(sideWords, words, m)
 	x.logs.init(logWords, words, m)
 	x.supports.init(supportWords, words, m)
+	x.waits.init(waitWords, words, m)
 	x.links.init(mix(seed, 1, 0), m)
 	x.names.init(mix(seed, 2, 0), m)
 	for i, t := range []*table{&x.exceptions, &x.siblings, &x.waitParents, &x.waitNames} {
@@ -193,9 +192,8 @@ func New(o Options) *Index {
 	x.owners = make([]atomic.Uint32, maxLanes)
 	x.shown = make([]atomic.Uint64, maxLanes/64)
 	x.thinned = make([]atomic.Uint64, 1<<16/64)
-	x.waits = make([]waiting, 1)
 	x.lanes = make([]laneState, 1)
-	m.bytes += len(x.owners)*4 + (len(x.shown)+len(x.thinned)+len(x.recents))*8 + len(x.budget.behind) + x.sliceBytes()
+	m.bytes += len(x.owners)*4 + (len(x.shown)+len(x.thinned)+len(x.recents))*8 + len(x.budget.behind)
 	return x
 }
 
@@ -223,6 +221,3 @@ func (x *Index) Stats() Stats {
 	s.Evicted, s.Refused = x.budget.evicted, x.budget.refused
 	return s
 }
-
-// sliceBytes is what the slice of waiting blocks takes, which grows by appending.
-func (x *Index) sliceBytes() int { return cap(x.waits) * int(unsafe.Sizeof(waiting{})) }

@@ -198,5 +198,6 @@ func (x *Index) giveBack() (any bool) {
 	}
 	any = x.sides.giveBack(false) || any
 	any = x.supports.giveBack(false) || any
+	any = x.waits.giveBack(false) || any
 	return x.logs.giveBack(false) || any
 }

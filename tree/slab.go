@@ -31,10 +31,10 @@ type slab struct {
 // stock is the writer's part of a slab. It changes with every cell, and lies
 // apart from what readers look at, who would wait for its line.
 type stock struct {
-	next  uint32   // first cell never handed out
-	free  []uint32 // cells given back, last in first out
-	shelf *shelf   // instead of these two, where memory is counted
-	live  int      // cells in use
+	next  uint32 // first cell never handed out
+	free  pile   // cells given back, last in first out
+	shelf *shelf // instead of these two, where memory is counted
+	live  int    // cells in use
 	meter *meter
 }
 
@@ -74,10 +74,8 @@ func (s *slab) alloc() uint32 {
 	if s.shelf != nil {
 		return s.takeLowest()
 	}
-	if n := len(s.free); n > 0 {
-		id := s.free[n-1]
-		s.free = s.free[:n-1]
-		return id
+	if s.free.n > 0 {
+		return s.free.pop()
 	}
 	id := s.next
 	s.next++
@@ -103,9 +101,9 @@ func (s *slab) release(id uint32) {
 		s.putBack(id)
 		return
 	}
-	was := cap(s.free)
-	s.free = append(s.free, id)
-	s.meter.bytes += (cap(s.free) - was) * 4
+	if s.free.push(id) {
+		s.meter.bytes += pilePage * 4
+	}
 }
 
 func (s *slab) chunkWords() int { return int(s.stride) << s.shift }
@@ -122,9 +120,33 @@ func (s *slab) chunks() int {
 // bytes is the memory of the slab's chunks, and of what says which cells are
 // free.
 func (s *slab) bytes() int {
-	n := s.chunks()*s.chunkWords()*8 + cap(s.free)*4
+	n := s.chunks()*s.chunkWords()*8 + len(s.free.pages)*pilePage*4
 	if s.shelf != nil {
 		n += s.shelf.bytes()
 	}
 	return n
+}
+
+// pile is ids, last in first out, in pages, so that one more never moves many.
+type pile struct {
+	pages []*[pilePage]uint32
+	n     int
+}
+
+const pilePage = 1024
+
+// push reports whether the pile has got one more page for it.
+func (p *pile) push(id uint32) (grew bool) {
+	if grew = p.n == len(p.pages)*pilePage; grew {
+		p.pages = append(p.pages, new([pilePage]uint32))
+	}
+	p.pages[p.n/pilePage][p.n%pilePage] = id
+	p.n++
+	return grew
+}
+
+// pop takes the last one; there is one.
+func (p *pile) pop() uint32 {
+	p.n--
+	return p.pages[p.n/pilePage][p.n%pilePage]
 }

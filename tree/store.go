@@ -276,7 +276,7 @@ func (x *Index) keepMeaning(at place, known bool, n int, s *Store) {
 			x.op.out.Unknown++
 			known = false
 		} else if k := x.findWaiting(name); k != 0 {
-			x.addCopies(&x.waits[k].n, x.op.tier)
+			x.addCopies(&x.waiter(k).n, x.op.tier)
 			x.op.out.Waiting++
 			known = false
 		} else if !known {

@@ -1,6 +1,9 @@
 package tree
 
-import "slices"
+import (
+	"slices"
+	"unsafe"
+)
 
 // waiting is one block kept aside because its parent is not known to the
 // owner's shard, with its copies on each tier. A name waits once in a shard; it
@@ -21,16 +24,18 @@ type waiting struct {
 	n       [NumTiers]uint32
 }
 
+// waitWords is how many words of the arena of waiting blocks one takes.
+const waitWords = int(unsafe.Sizeof(waiting{})+7) / 8
+
+// waiter is a waiting block: a cell of an arena that readers never look into.
+func (x *Index) waiter(k uint32) *waiting {
+	return (*waiting)(unsafe.Pointer(&x.waits.at(k)[0]))
+}
+
 func (x *Index) newWaiting() uint32 {
-	if i := x.waitFree; i != 0 {
-		x.waitFree = x.waits[i].next
-		x.waits[i] = waiting{}
-		return i
-	}
-	was := x.sliceBytes()
-	x.waits = append(x.waits, waiting{})
-	x.meter.bytes += x.sliceBytes() - was
-	return uint32(len(x.waits) - 1)
+	k := x.waits.alloc()
+	*x.waiter(k) = waiting{}
+	return k
 }
 
 // findWaiting is the entry of a name that waits on the event's shard, or 0.
@@ -41,7 +46,7 @@ func (x *Index) findWaiting(name uint64) uint32 {
 	tag := uint64(x.op.lane)
 	h := x.waitNames.hash(name, tag)
 	for v, i := x.waitNames.next(h, h, name, tag); v != 0; v, i = x.waitNames.next(h, i, name, tag) {
-		if k := uint32(v); x.waits[k].shard == x.op.shard {
+		if k := uint32(v); x.waiter(k).shard == x.op.shard {
 			return k
 		}
 	}
@@ -65,7 +70,7 @@ func (x *Index) wait(i, n int, parent uint64) {
 		name := x.op.name(i)
 		var copies [NumTiers]uint32
 		if k := x.findWaiting(name); k != 0 {
-			copies = x.waits[k].n
+			copies = x.waiter(k).n
 			x.dropWaiting(k)
 		}
 		x.addCopies(&copies, x.op.tier)
@@ -91,20 +96,20 @@ func (x *Index) enqueue(i int, parent uint64, copies [NumTiers]uint32) {
 	more := uint32(0)
 	for j := x.op.span; j > 1; j-- {
 		m := x.newWaiting()
-		x.waits[m].content = x.op.pairs[i*x.op.stride+j]
-		x.waits[m].more = more
+		x.waiter(m).content = x.op.pairs[i*x.op.stride+j]
+		x.waiter(m).more = more
 		more = m
 	}
 	k := x.newWaiting()
 	x.waitSeq++
 	ls := &x.lanes[id]
-	x.waits[k] = waiting{
+	*x.waiter(k) = waiting{
 		name: x.op.name(i), parent: parent, content: x.op.content(i), seq: x.waitSeq,
 		prev: ls.waitTail, more: more, lane: uint16(id), span: uint16(x.op.span),
 		shard: x.op.shard, n: copies,
 	}
 	if ls.waitTail != 0 {
-		x.waits[ls.waitTail].next = k
+		x.waiter(ls.waitTail).next = k
 	} else {
 		ls.waitHead = k
 	}
@@ -113,32 +118,33 @@ func (x *Index) enqueue(i int, parent uint64, copies [NumTiers]uint32) {
 	x.waitingAll++
 	val := uint64(id)<<tagShift | plainVal | uint64(k)
 	x.waitParents.add(parent, val)
-	x.waitNames.add(x.waits[k].name, val)
+	x.waitNames.add(x.waiter(k).name, val)
 }
 
 // dropWaiting forgets a waiting block.
 func (x *Index) dropWaiting(k uint32) {
-	w := x.waits[k]
+	w := *x.waiter(k)
 	val := uint64(w.lane)<<tagShift | plainVal | uint64(k)
 	x.waitParents.remove(w.parent, val)
 	x.waitNames.remove(w.name, val)
 	ls := &x.lanes[w.lane]
 	if w.prev != 0 {
-		x.waits[w.prev].next = w.next
+		x.waiter(w.prev).next = w.next
 	} else {
 		ls.waitHead = w.next
 	}
 	if w.next != 0 {
-		x.waits[w.next].prev = w.prev
+		x.waiter(w.next).prev = w.prev
 	} else {
 		ls.waitTail = w.prev
 	}
 	ls.waiting--
-	x.waitingAll--
+	if !ls.retired {
+		x.waitingAll--
+	}
 	for m := k; m != 0; {
-		more := x.waits[m].more
-		x.waits[m] = waiting{next: x.waitFree}
-		x.waitFree = m
+		more := x.waiter(m).more
+		x.waits.release(m)
 		m = more
 	}
 }
@@ -146,10 +152,10 @@ func (x *Index) dropWaiting(k uint32) {
 // withdraw takes one copy of a waiting block away, all of them under Set.
 func (x *Index) withdraw(name uint64) bool {
 	k := x.findWaiting(name)
-	if k == 0 || x.waits[k].n[x.op.tier] == 0 {
+	if k == 0 || x.waiter(k).n[x.op.tier] == 0 {
 		return false
 	}
-	n := &x.waits[k].n
+	n := &x.waiter(k).n
 	if n[x.op.tier]--; x.op.rule == Set {
 		n[x.op.tier] = 0
 	}
@@ -168,7 +174,7 @@ func (x *Index) unwait(n int) {
 			continue
 		}
 		if at, ok := x.resolve(x.op.name(i)); ok && x.admitMore(at) {
-			copies := x.waits[k].n
+			copies := x.waiter(k).n
 			x.dropWaiting(k)
 			x.addAll(at, i, &copies)
 		}
@@ -207,14 +213,14 @@ func (x *Index) attach(n int) {
 		x.waitQueue = x.waitQueue[:0]
 		h, tag := x.waitParents.hash(parent, uint64(id)), uint64(id)
 		for v, i := x.waitParents.next(h, h, parent, tag); v != 0; v, i = x.waitParents.next(h, i, parent, tag) {
-			if k := uint32(v); x.waits[k].shard == x.op.shard {
+			if k := uint32(v); x.waiter(k).shard == x.op.shard {
 				x.waitQueue = append(x.waitQueue, k)
 			}
 		}
 		if len(x.waitQueue) == 0 {
 			continue
 		}
-		slices.SortFunc(x.waitQueue, func(a, b uint32) int { return int(x.waits[a].seq) - int(x.waits[b].seq) })
+		slices.SortFunc(x.waitQueue, func(a, b uint32) int { return int(x.waiter(a).seq) - int(x.waiter(b).seq) })
 		for _, k := range x.waitQueue {
 			at, ok := x.resolve(parent)
 			if !ok {
@@ -228,10 +234,10 @@ func (x *Index) attach(n int) {
 
 // attachOne stores one waiting block at its place.
 func (x *Index) attachOne(at place, k uint32) {
-	w := x.waits[k]
+	w := *x.waiter(k)
 	x.pair = append(x.pair[:0], w.name, w.content)
-	for m := w.more; m != 0; m = x.waits[m].more {
-		x.pair = append(x.pair, x.waits[m].content)
+	for m := w.more; m != 0; m = x.waiter(m).more {
+		x.pair = append(x.pair, x.waiter(m).content)
 	}
 	x.dropWaiting(k)
 	x.op.span, x.op.stride, x.op.pairs = int(w.span), 1+int(w.span), x.pair

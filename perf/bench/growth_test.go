@@ -9,7 +9,7 @@ import (
 )
 
 // BenchmarkGrowth fills an index with ten million memberships, in events of 16
-// blocks, and reports the CPU time of the longest one: tables grow piece by
+// blocks, or tells it of as many whose parents it never learns, and reports the CPU time of the longest one: tables grow piece by
 // piece, so that no event waits for a large one to be made anew. What is cleared
 // goes at once, and is given back in steps, of which it reports the longest too.
 func BenchmarkGrowth(b *testing.B) {
@@ -23,7 +23,8 @@ func BenchmarkGrowth(b *testing.B) {
 		name   string
 		copies int  // of each block
 		own    bool // every second holder has the blocks of the one before under names of its own
-	}{{"new", 1, false}, {"own-names", 1, true}, {"copies", 2, false}} {
+		waits  bool // no parent is known: as many wait as may
+	}{{name: "new", copies: 1}, {name: "own-names", copies: 1, own: true}, {name: "copies", copies: 2}, {name: "waiting", copies: 1, waits: true}} {
 		b.Run(shape.name, func(b *testing.B) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
@@ -52,6 +53,9 @@ func BenchmarkGrowth(b *testing.B) {
 						s.Pairs[2*i], s.Pairs[2*i+1] = spread(name), spread(block)
 					}
 					s.HasParent, s.Parent = at%chain > 0, ends[h]
+					if shape.waits {
+						s.HasParent, s.Parent = true, s.Pairs[0]+1
+					}
 					ends[h] = s.Pairs[2*event-2]
 					for range shape.copies {
 						begin := ThreadCPU()
@@ -59,7 +63,8 @@ func BenchmarkGrowth(b *testing.B) {
 						longest = max(longest, ThreadCPU()-begin)
 					}
 				}
-				b.ReportMetric(float64(index.Stats().Bytes)/float64(index.Stats().Residencies), "B/residency")
+				st := index.Stats()
+				b.ReportMetric(float64(st.Bytes)/float64(st.Residencies+st.Waiting), "B/block")
 				for _, h := range all {
 					begin := ThreadCPU()
 					index.Clear(h)
