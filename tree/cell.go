@@ -208,7 +208,7 @@ func (x *Index) enlarge(hd []atomic.Uint64, old, class uint32) uint32 {
 	if isDense(ref) {
 		x.formGroups(nil, c, denseWords(class))
 	}
-	hd[hCell].Store(uint64(ref))
+	setCell(hd, ref)
 	x.mark(stepCell)
 	if old != 0 {
 		hd[hVersion].Store(hd[hVersion].Load() + version1)

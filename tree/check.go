@@ -20,9 +20,10 @@ import (
 //	   say what its lanes say
 //	I6 a block of several units is there whole
 //	I7 a run has no child that continues it where its own content does
+//	I8 a run's only child is known, and whether it hangs at the run's end
 func (x *Index) check() error {
 	c := checker{
-		x: x, kids: map[uint32]map[int]int{}, seen: map[uint32]bool{},
+		x: x, kids: map[uint32]map[int]int{}, joined: map[uint32]uint32{}, seen: map[uint32]bool{},
 		logged: map[uint32]map[uint32]bool{}, behind: map[*uint8]int{}, units: map[block]int{},
 	}
 	for i := range x.links.tab {
@@ -41,6 +42,7 @@ func (x *Index) check() error {
 type checker struct {
 	x       *Index
 	kids    map[uint32]map[int]int
+	joined  map[uint32]uint32 // ids of children, by exclusive or
 	seen    map[uint32]bool
 	shared  int // names that should be in the table
 	own     map[uint32]int
@@ -82,8 +84,12 @@ func (c *checker) run(id uint32) error {
 			c.kids[parent] = map[int]int{}
 		}
 		c.kids[parent][off]++
+		c.joined[parent] ^= id
 		ph := x.run(parent)
 		pn := count(ph[hVersion].Load())
+		if off == pn && metaOf(ph).children() == 1 && !metaOf(hd).last() {
+			return fmt.Errorf("hangs at the end of its parent and does not say so")
+		}
 		if off > pn {
 			return fmt.Errorf("hangs at %d of a parent with %d", off, pn)
 		}
@@ -391,6 +397,9 @@ func (c *checker) totals() error {
 			if childBit(hd, class, off) != (n > 0) {
 				return fmt.Errorf("run %#x: %d children at %d, bit %v", run, n, off, n == 0)
 			}
+		}
+		if joined := uint32(hd[hCell].Load() >> 32); joined != c.joined[run] {
+			return fmt.Errorf("run %#x: its children are %#x, joined %#x", run, c.joined[run], joined)
 		}
 		if metaOf(hd).children() != kids {
 			return fmt.Errorf("run %#x: %d children, counted %d", run, kids, metaOf(hd).children())

@@ -79,6 +79,9 @@
 //     order: members out, reach, version, members in.
 //   - A run whose tail died moves to a smaller class: the new one, the child
 //     table, the parent's version, then the old one's link and version.
+//   - Runs of which each leads to nothing but the next become one where a prompt
+//     goes on behind them, or by and by: the new one, the child table,
+//     the parent's version, then the old ones.
 //   - Clear gives a holder a new lane id: one store retires the old one in all
 //     runs and tiers. The runs are cleaned in small steps later.
 //   - Whose a lane id is, and whether it is seen, changes between two moves of

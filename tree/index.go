@@ -96,6 +96,11 @@ type Index struct {
 	looseFrom   int      // minLoose
 	moveFrom    uint32   // the class, 1 in tests
 	shrunk      []uint32 // runs whose end has died, to be moved
+	lonely      []uint32 // runs that lead to nothing but one other, to become one with it
+	removals    int      // events, for mergeEvery
+	line        []uint32 // a chain that becomes one
+	joined      []lane   // its lanes as one
+	joinedAt    []uint16 // by lane id: where it is in joined, if it is there
 	lifted      []lifted // lanes of dense cells that the call has changed, or may have
 	laneScratch []lane
 	tally       [maxCap + 1]uint16 // lanes by reach
@@ -197,9 +202,11 @@ func New(o Options) *Index {
 	return x
 }
 
-// Step gives back some memory of cleared holders. See Writer.
+// Step gives back some memory of cleared holders, and makes one run of a
+// chain that dead branches have left. See Writer.
 func (x *Index) Step() bool {
 	x.called()
+	x.mergeLonely()
 	return x.reclaim(reclaimPerStep)
 }
 

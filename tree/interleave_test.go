@@ -52,7 +52,14 @@ func chain(i int) []uint64 {
 
 // op makes one random change in model and index.
 func (w *world) op(profile int) {
+	if profile == 5 && w.r.IntN(4) == 0 {
+		w.do("step", func() {}, func() { w.index.Step() })
+		return
+	}
 	k := w.r.IntN(len(w.holders))
+	if profile == 5 { // few, so that what is left of a branch is often a chain
+		k = w.r.IntN(2)
+	}
 	h := w.holders[k]
 	mh := tree.Holder(0)
 	for m, x := range w.same {
@@ -62,7 +69,7 @@ func (w *world) op(profile int) {
 	}
 	c := chain(w.r.IntN(3))
 	o, mo := tree.Owner{Holder: h}, tree.Owner{Holder: mh}
-	if profile >= 2 {
+	if profile >= 2 && profile < 5 {
 		o.Tier = tree.Tier(w.r.IntN(3))
 	}
 	if profile == 3 {
@@ -90,7 +97,7 @@ func (w *world) op(profile int) {
 		w.do(fmt.Sprint("store ", o, s), func() { w.model.Store(mo, &s) }, func() { w.index.Store(o, &s) })
 	case n < 17:
 		var names []uint64
-		if profile == 0 { // leaf first, to the end
+		if profile == 0 || profile == 5 { // leaf first, to the end
 			hi = len(c)
 		}
 		for p := hi - 1; p >= lo; p-- {
@@ -142,7 +149,7 @@ func (w *world) allowed(q int, h tree.Holder, v tree.View, got uint32, from, to 
 }
 
 func TestInterleavings(t *testing.T) {
-	profiles := []string{"leaf first", "holes", "tiers", "two shards", "own names"}
+	profiles := []string{"leaf first", "holes", "tiers", "two shards", "own names", "chains"}
 	worlds := 400
 	if testing.Short() {
 		worlds = 60

@@ -190,6 +190,20 @@ func (s *segment) take(e uint64, told uint) bool {
 	}
 }
 
+// replace puts another entry of the same hash into the place of one that is
+// there.
+func (s *segment) replace(old, e uint64, told uint) {
+	for i := s.home(old, told); ; i = s.after(i) {
+		line := line8(s.words, i)
+		for m := lineMatch(line[0], old); m != 0; m &= m - 1 {
+			if slot := &line[1+bits.TrailingZeros64(m)>>3&7]; *slot == old {
+				*slot = e
+				return
+			}
+		}
+	}
+}
+
 // putAll puts all entries of some lines into a segment. They come about in the
 // order of their places.
 func (s *segment) putAll(old []uint64, told uint) {

@@ -93,6 +93,7 @@ func (x *Index) move(id, to uint32) {
 		x.epoch.Add(1)
 	} else {
 		ph := x.run(parent)
+		joinChild(ph, id^moved)
 		ph[hVersion].Store(ph[hVersion].Load() + version1)
 	}
 	x.mark(stepVersion)

@@ -84,7 +84,7 @@ var mutations = []mutation{
 		`	if old != 0 {
 		from, to :=`,
 		`	if MUTANT {
-		hd[hCell].Store(uint64(ref))
+		setCell(hd, ref)
 		x.mark(stepCell)
 		hd[hCell].Store(uint64(old))
 	}
@@ -192,6 +192,14 @@ var mutations = []mutation{
 		`		ph[hVersion].Store(ph[hVersion].Load() + version1)`,
 		`		ph[hVersion].Store(ph[hVersion].Load() + version1*(1-b2u(MUTANT)))`,
 		`^TestRunMovedUnderReader$`, nil, false},
+	{"runs become one, and their parent does not say so", "merge.go",
+		`		ph[hVersion].Store(ph[hVersion].Load() + version1)`,
+		`		ph[hVersion].Store(ph[hVersion].Load() + version1*(1-b2u(MUTANT)))`,
+		`^TestRunsMergedUnderReader$`, nil, false},
+	{"runs become one though somebody holds only the later", "merge.go",
+		` || lanes[at].reach() != base`,
+		` || lanes[at].reach() != base && !MUTANT`,
+		`^TestDifferential$`, nil, false},
 
 	// What readers look at again.
 	{"a walk does not look back", "match.go",

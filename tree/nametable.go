@@ -131,6 +131,11 @@ func (t *nameTable) remove(hash uint64, run uint32, pos int) {
 	}
 }
 
+// replace has a block's entry say that it lies elsewhere.
+func (t *nameTable) replace(hash uint64, run uint32, pos int, to uint32, at int) {
+	t.segment(hash).replace(nameEntry(hash, run, pos), nameEntry(hash, to, at), 0)
+}
+
 func (t *nameTable) bytes() int {
 	n := 0
 	for i := range t.seg {

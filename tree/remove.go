@@ -7,6 +7,9 @@ func (x *Index) Remove(o Owner, names []uint64) Outcome {
 	if !x.begin(o) {
 		return x.op.out
 	}
+	if x.removals++; x.removals%mergeEvery == 0 {
+		x.mergeLonely()
+	}
 	x.op.span, x.op.stride, x.op.pairs = 1, 1, names
 	if len(names) > 1 {
 		x.warm(0, len(names))

@@ -12,10 +12,10 @@ import (
 //	word  header                                   who writes when
 //	w0    version 48, count 16                     every lowering, trim, unlink: version+1
 //	w1    link: 1, offset 15, parent run 32        at birth and death
-//	w2    cell                                     lanes past the third
+//	w2    children 32, cell 32                     lanes past the third; see merge.go
 //	w3–5  three lanes                              any change of a holder here
 //	w6    child bits 32, named bits 32             caps up to 32; else behind the names
-//	w7    writer's own: children, holders, twin
+//	w7    writer's own: children, holders, twin, last
 //	body  content[cap], name[cap], then for caps from 64 on
 //	      child bits[cap/64], named bits[cap/64]
 const (
@@ -179,12 +179,17 @@ type meta uint64
 
 func (m meta) children() int { return int(m & 0xffffff) }
 func (m meta) holders() int  { return int(m >> 24 & 0xffff) }
-func (m meta) twin() bool    { return m>>40&1 != 0 }
+func (m meta) twin() bool    { return m&metaTwin != 0 }
+
+// last: the run hangs where the one before it ends, or did so once. What does not
+// hang there never has, so that need not be looked at to know that.
+func (m meta) last() bool { return m&metaLast != 0 }
 
 const (
 	metaChild  = 1
 	metaHolder = 1 << 24
 	metaTwin   = 1 << 40
+	metaLast   = 1 << 41
 )
 
 func metaOf(hd []atomic.Uint64) meta { return meta(hd[hMeta].Load()) }
@@ -228,6 +233,10 @@ func (x *Index) linkRun(id, parent uint32, off int) {
 	ph, class := x.run(parent), classOf(parent)
 	m := metaOf(ph) + metaChild
 	ph[hMeta].Store(uint64(m))
+	joinChild(ph, id)
+	if off == count(ph[hVersion].Load()) {
+		hd[hMeta].Store(hd[hMeta].Load() | metaLast)
+	}
 	if childBit(ph, class, off) {
 		key := uint64(parent)<<16 | uint64(off)
 		if v := x.siblings.first(key, 0); v != 0 {
@@ -262,6 +271,7 @@ func (x *Index) unlinkRun(id uint32) uint32 {
 			x.siblings.replace(key, v, v-1)
 		}
 		ph[hMeta].Store(uint64(metaOf(ph) - metaChild))
+		joinChild(ph, id)
 	}
 	hd[hLink].Store(0)
 	x.mark(stepUnlink)
@@ -290,8 +300,13 @@ func (x *Index) settle(id uint32, endDied bool) {
 		hd[hVersion].Store((version(w0)+1)<<countBits | uint64(n))
 		x.mark(stepVersion)
 		m := metaOf(hd)
-		if endDied && n > 0 && m.children() == 0 {
-			x.noteShrunk(id, n)
+		if endDied && n > 0 {
+			switch m.children() {
+			case 0:
+				x.noteShrunk(id, n)
+			case 1:
+				x.noteLonely(id, hd)
+			}
 		}
 		if n > 0 || m.children() > 0 || m.holders() > 0 || hd[hLink].Load() == 0 {
 			return

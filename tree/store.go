@@ -73,7 +73,7 @@ func (s *Store) blocks() int {
 // chain stores blocks [i, n) of the event from a place on.
 func (x *Index) chain(at place, i, n int) {
 	x.moves = x.moves[:0]
-	asked, tries := -1, 0
+	asked, tries, goesOn := -1, 0, false
 	for i < n {
 		if x.op.span > 1 {
 			if !x.admitSpanned() {
@@ -100,6 +100,10 @@ func (x *Index) chain(at place, i, n int) {
 		}
 		if k == 0 {
 			want := n - i
+			if want > 1 && !goesOn && x.joinBefore(&at) {
+				continue // look again: the place is another
+			}
+			goesOn = true
 			fresh = min(fresh, len(x.homes))
 			novel := false
 			if x.private(at) {
