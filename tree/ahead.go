@@ -142,7 +142,7 @@ func (x *Index) remember(name uint64, run uint32, pos int) {
 // begun fetches what a stored event needs first, but for one that follows so soon on
 // what was told that it is most likely foreseen.
 func (x *Index) begun() {
-	if x.untold > Foresight {
+	if ls := &x.lanes[x.op.lane]; x.untold > Foresight && (ls.ownRuns == 0 || ls.ownRuns < ls.runs) {
 		x.fetch(0, lead)
 	}
 	x.untold++

@@ -210,7 +210,7 @@ func (x *Index) setHidden(h Holder, hidden bool) {
 // begin sets up the event of an owner; false, with a reason, if there is none.
 func (x *Index) begin(o Owner) bool {
 	x.called()
-	x.op, x.fetched = op{}, 0
+	x.op, x.fetched, x.expected = op{}, 0, 0
 	s := x.state(o.Holder)
 	if s == nil || o.Tier >= NumTiers || o.Shard >= s.shards {
 		x.op.out.Reason = BadOwner

@@ -85,7 +85,8 @@ type Index struct {
 	homes       [maxHomes]uint64 // hashes of names looked up together
 	suspects    [maxHomes]uint8  // those that some block may bear
 	lines       [lead]uintptr    // addresses for fetchLines
-	fetched     int              // blocks of the event whose lines are asked for
+	fetched     int              // blocks of the event whose lines are asked for,
+	expected    int              // and those of its holder's own table
 	recents     []uint64         // entries of the last names of events
 	comings     [Foresight]coming
 	comingNext  int

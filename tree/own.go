@@ -115,10 +115,11 @@ func (x *Index) expectOwn(n int, hasParent bool, parent uint64) {
 	if hasParent {
 		x.lines[0], k = own.line(x.names.hash(parent)), 1
 	}
-	for i := range min(n, len(x.lines)-1) {
+	x.expected = min(n, len(x.lines)-1)
+	for i := range x.expected {
 		x.lines[k+i] = own.line(x.names.hash(x.op.name(i)))
 	}
-	fetchLines(&x.lines[0], k+min(n, len(x.lines)-1))
+	fetchLines(&x.lines[0], k+x.expected)
 }
 
 // private reports whether the holder goes on behind a place in a run where its
@@ -202,16 +203,20 @@ func (x *Index) strange(i, n int, at spot) (k int, old spot, must bool) {
 	return 0, old, must
 }
 
-// strangeOwn is how many names of blocks [i, i+n) are surely not in the holder's
-// table of own names.
+// strangeOwn is how many names of blocks [i, i+n), at most maxHomes, are surely
+// not in the holder's table of own names.
 func (x *Index) strangeOwn(i, n int) int {
 	own, pairs, stride := x.lanes[x.op.lane].own, x.op.pairs[i*x.op.stride:], x.op.stride
 	if own == nil {
 		return n
 	}
-	for j := range n {
-		if e, _ := own.first(x.names.hash(pairs[j*stride])); e != 0 {
-			return j
+	homes := x.homes[:n]
+	for j := range homes {
+		homes[j] = x.names.hash(pairs[j*stride])
+	}
+	for _, j := range x.suspects[:own.suspects(x.suspects[:], homes)] {
+		if e, _ := own.first(homes[j]); e != 0 {
+			return int(j)
 		}
 	}
 	return n

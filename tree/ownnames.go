@@ -49,6 +49,20 @@ func (t *ownTable) first(hash uint64) (e uint64, from int) {
 	return s.first(hash, told)
 }
 
+// suspects is nameTable.suspects for at most maxHomes hashes.
+func (t *ownTable) suspects(dst []uint8, hashes []uint64) (n int) {
+	for j, h := range hashes {
+		s, told := t.segment(h)
+		if len(s.words) == 0 {
+			continue
+		}
+		word := s.words[s.home(h, told)]
+		dst[n] = uint8(j)
+		n += int(-(word>>56 | lineMatch(word, h)) >> 63)
+	}
+	return n
+}
+
 // next is the first entry from a place on.
 func (t *ownTable) next(hash uint64, from int) (e uint64, behind int) {
 	s, told := t.segment(hash)

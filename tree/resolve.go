@@ -189,7 +189,11 @@ func (x *Index) nameNovel(at spot, n, block int) {
 func (x *Index) warm(i, n int) {
 	ls := &x.lanes[x.op.lane]
 	own, shared := ls.own, ls.ownRuns < ls.runs
-	for end := i + n; i < end; {
+	end := i + n
+	if !shared {
+		i = max(i, x.expected)
+	}
+	for i < end {
 		k := 0
 		for ; i < end && k+2 <= len(x.lines); i++ {
 			h := x.names.hash(x.op.name(i))
@@ -197,7 +201,7 @@ func (x *Index) warm(i, n int) {
 				x.lines[k] = x.names.line(h)
 				k++
 			}
-			if own != nil {
+			if own != nil && i >= x.expected {
 				x.lines[k] = own.line(h)
 				k++
 			}
