@@ -27,6 +27,8 @@ func small(s Shape) Shape {
 		s.Engines, s.Capacity = 4, 1300
 	case "long-96":
 		s.Engines, s.Capacity = 4, 600
+	case "turns":
+		s.Engines, s.Capacity = 4, 300
 	}
 	if s.Clears > 0 {
 		s.Clears = 3

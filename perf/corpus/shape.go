@@ -81,6 +81,7 @@ var Shapes = []Shape{
 	{Name: "synthetic-128", About: "the synthetic trace on 128 engines, blocks of 512 tokens", Trace: synthetic, Engines: 128, Capacity: 512, Seed: 1},
 	{Name: "agent", About: "prompts of 142 K tokens, 96 % of them shared, on 64 engines; about 8,900 blocks of 16", Trace: agent, Engines: 64, Capacity: 12000, Length: 32, Seed: 1},
 	{Name: "long-96", About: "prompts of 3,750 blocks of 17 tokens that all of 96 engines hold", Trace: long, Engines: 96, Capacity: 4000, Length: 30, Seed: 1},
+	{Name: "turns", About: "conversations that grow turn by turn on 16 engines, three answers in ten asked for again; blocks of 16 tokens", Trace: turns, Engines: 16, Capacity: 8192, Length: 32, Affine: true, Seed: 1},
 	{Name: "events-7", About: "the conversation trace on 128 engines, each with 7 holders that announce the same", Trace: conversation, Engines: 128, Capacity: 1024, Replicas: 7, Seed: 1},
 	{Name: "private-7", About: "the same, every holder with names of its own", Trace: conversation, Engines: 128, Capacity: 1024, Replicas: 7, Private: true, Seed: 1},
 	{Name: "holes", About: "conversation-8 with engines that leave holes in chains", Trace: conversation, Engines: 8, Capacity: 16384, Holes: true, Seed: 1},

@@ -3,6 +3,7 @@ package corpus
 import (
 	"container/heap"
 	"math/rand/v2"
+	"slices"
 )
 
 // How fast the simulated engines are. Only the order of what happens depends on
@@ -162,6 +163,9 @@ func (s *simulation) arrive(t Trace, world, number int) {
 
 	unit := TokensPerID / s.shape.Length
 	answer := t.Output / unit
+	if len(t.Answer) > 0 {
+		answer = len(t.Answer) * s.shape.Length
+	}
 	for r.had < len(path) && e.device.has(path[r.had]) {
 		e.device.pin(path[r.had])
 		r.pinned = append(r.pinned, path[r.had])
@@ -177,7 +181,10 @@ func (s *simulation) arrive(t Trace, world, number int) {
 	prefill := max(uint64(len(path)-r.had)*uint64(unit)*prefillNanosPerToken, prefillLeast)
 	done := s.now + prefill
 	s.at(done, func() { s.computed(r) })
-	if answer > 0 {
+	switch {
+	case len(t.Answer) > 0:
+		r.own = s.paths.of(slices.Concat(t.IDs, t.Answer), world)[len(path):]
+	case answer > 0:
 		r.own = s.paths.own(path[len(path)-1], answer, number)
 	}
 	for i := range answer {

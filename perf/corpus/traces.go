@@ -4,6 +4,8 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -45,6 +47,30 @@ func agent() []Trace {
 
 // long is a made trace: 1,500 requests of 125 ids, all but the last shared.
 func long() []Trace { return sharing(1500, 1, 124, 1, 16) }
+
+// turns is a made trace: 400 conversations of ten turns, 30 seconds apart. A
+// prompt is all that was said before, answers included, and an id more; three
+// answers in ten are asked for again, and the conversation goes on from the last.
+func turns() []Trace {
+	const sessions, turns = 400, 10
+	random, id := rand.New(rand.NewPCG(1, 1)), uint32(0)
+	next := func() []uint32 { id++; return []uint32{id} }
+	var t []Trace
+	for s := range sessions {
+		ids, at := []uint32{0}, uint64(s)*1500
+		for range turns {
+			ids = append(ids, next()...)
+			var answer []uint32
+			for again := true; again; again = random.IntN(10) < 3 {
+				answer = next()
+				t = append(t, Trace{IDs: slices.Clone(ids), Millis: at, Input: len(ids) * TokensPerID, Output: TokensPerID, Answer: answer})
+				at += 30_000
+			}
+			ids = append(ids, answer...)
+		}
+	}
+	return t
+}
 
 // sharing makes sessions that begin alike. A few run side by side and take
 // turns, half a second apart; of its own a session has the given number of ids

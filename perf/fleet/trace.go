@@ -24,6 +24,9 @@ type Arrival struct {
 	// are shorter: TokensPerID tokens stand for each id.
 	Input  int `json:"input_length"`
 	Output int `json:"output_length"`
+	// Answer names the blocks of the answer, for prompts to come that go on from
+	// it. Recorded traces do not tell: none.
+	Answer []uint32 `json:"-"`
 }
 
 // Conversation returns the first limit requests of the embedded conversation
