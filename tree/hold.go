@@ -171,7 +171,7 @@ func (x *Index) lower(at spot, slot *atomic.Uint64, n int, t Tier, shard uint8) 
 	if l.own() {
 		x.unname(at, l, gone, lo, hi)
 	}
-	x.settle(at.run, x.bury(at, lo, hi))
+	x.settleLost(at.run, l, x.bury(at, lo, hi))
 	if gone {
 		x.freeRefs(l, class)
 	}

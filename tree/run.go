@@ -285,6 +285,15 @@ func (x *Index) unlinkRun(id uint32) uint32 {
 	return parent
 }
 
+// settleLost is settle for a lane that has lost something. What a cleared holder
+// loses is no news to readers, who are told of it no more, unless a place of
+// memory comes free: its large runs would have them begin again for nothing.
+func (x *Index) settleLost(id uint32, l lane, endDied bool) {
+	if endDied || !l.plain() || l.own() || !x.lanes[l.id()].retired {
+		x.settle(id, endDied)
+	}
+}
+
 // settle tells readers of the lowering before it, by the version, and brings a
 // run's count down to what still has a reason if its end has lost one: blocks
 // held by someone, or children behind them. Runs without any reason are freed,
