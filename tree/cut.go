@@ -62,7 +62,7 @@ func (x *Index) cutRows(at spot, slot *atomic.Uint64, l lane, from int) {
 		x.forgetOwn(at, l, from, cnt)
 	}
 	at.position = int32(from)
-	x.settle(at.run, x.bury(at, from, cnt))
+	x.settle(at.run, l, x.bury(at, from, cnt))
 	if gone {
 		x.freeRefs(l, class)
 		return

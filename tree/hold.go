@@ -171,19 +171,27 @@ func (x *Index) lower(at spot, slot *atomic.Uint64, n int, t Tier, shard uint8) 
 	if l.own() {
 		x.unname(at, l, gone, lo, hi)
 	}
-	x.settleLost(at.run, l, x.bury(at, lo, hi))
+	x.settle(at.run, l, x.bury(at, lo, hi))
 	if gone {
 		x.freeRefs(l, class)
 	}
 }
 
+// death is which positions nobody holds any more.
+type death uint8
+
+const (
+	noneDied death = iota
+	someDied
+	endDied // the run's last one among them
+)
+
 // bury takes the shared names of positions that nobody holds any more out of
-// the name table, and reports whether the run's last one is among them. Their
-// contents stay while blocks behind them need the path.
-func (x *Index) bury(at spot, lo, hi int) (endDied bool) {
+// the name table. Their contents stay while blocks behind them need the path.
+func (x *Index) bury(at spot, lo, hi int) death {
 	dead := &x.dead
 	if !x.uncovered(at.run, at.hd, lo, hi, dead) {
-		return false
+		return noneDied
 	}
 	class := at.class()
 	names := sharedNames(at.hd, class)
@@ -198,8 +206,10 @@ func (x *Index) bury(at spot, lo, hi int) (endDied bool) {
 		}
 		clearNamed(at.hd, class, w, gone)
 	}
-	last := count(at.hd[hVersion].Load()) - 1
-	return hi > last && dead[last>>6]>>(last&63)&1 != 0
+	if last := count(at.hd[hVersion].Load()) - 1; hi > last && dead[last>>6]>>(last&63)&1 != 0 {
+		return endDied
+	}
+	return someDied
 }
 
 // holdOne adds n copies of a block of one unit to the holder at a position that

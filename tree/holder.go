@@ -313,7 +313,7 @@ func (x *Index) dropLane(at spot, slot *atomic.Uint64) {
 		x.forgetOwn(at, l, 0, cnt)
 	}
 	at.position = int32(0)
-	x.settleLost(at.run, l, x.bury(at, 0, cnt))
+	x.settle(at.run, l, x.bury(at, 0, cnt))
 	x.freeRefs(l, class)
 }
 

@@ -285,31 +285,31 @@ func (x *Index) unlinkRun(id uint32) uint32 {
 	return parent
 }
 
-// settleLost is settle for a lane that has lost something. What a cleared holder
-// loses is no news to readers, who are told of it no more, unless a place of
-// memory comes free: its large runs would have them begin again for nothing.
-func (x *Index) settleLost(id uint32, l lane, endDied bool) {
-	if endDied || !l.plain() || l.own() || !x.lanes[l.id()].retired {
-		x.settle(id, endDied)
+// settle tells readers of the lowering of a lane before it, by the version of its
+// run, and brings the run's count down to what still has a reason if its end has
+// lost one: blocks held by someone, or children behind them. Runs without any
+// reason are freed, and their parents looked at, whose versions need not move for
+// that: a child that is gone tells of it by its own.
+//
+// What a cleared holder loses is no news to readers, who are not told of it any
+// more, unless a place comes free that they may be looking at.
+func (x *Index) settle(id uint32, l lane, d death) {
+	if d == noneDied && l.plain() && !l.own() && x.lanes[l.id()].retired {
+		return
 	}
-}
-
-// settle tells readers of the lowering before it, by the version, and brings a
-// run's count down to what still has a reason if its end has lost one: blocks
-// held by someone, or children behind them. Runs without any reason are freed,
-// and their parents looked at.
-func (x *Index) settle(id uint32, endDied bool) {
-	for !isRoot(id) {
+	for lowered := true; !isRoot(id); lowered = false {
 		hd := x.run(id)
 		w0 := hd[hVersion].Load()
 		n := count(w0)
-		if endDied {
+		if d == endDied {
 			n = min(n, max(lastChild(hd, classOf(id)), x.covered(id, hd)))
 		}
-		hd[hVersion].Store((version(w0)+1)<<countBits | uint64(n))
-		x.mark(stepVersion)
+		if lowered || n < count(w0) {
+			hd[hVersion].Store((version(w0)+1)<<countBits | uint64(n))
+			x.mark(stepVersion)
+		}
 		m := metaOf(hd)
-		if endDied && n > 0 {
+		if d == endDied && n > 0 {
 			switch m.children() {
 			case 0:
 				x.noteShrunk(id, n)
@@ -320,6 +320,6 @@ func (x *Index) settle(id uint32, endDied bool) {
 		if n > 0 || m.children() > 0 || m.holders() > 0 || hd[hLink].Load() == 0 {
 			return
 		}
-		id, endDied = x.unlinkRun(id), true
+		id, d = x.unlinkRun(id), endDied
 	}
 }
