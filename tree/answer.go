@@ -189,15 +189,26 @@ func (a *answer) flatten(levels []Level) []Depths {
 	at := 0
 	for i := range levels {
 		l := &levels[i]
-		for h := range l.All() {
-			d := &a.flat[at]
+		listed, set := l.parts()
+		for _, h := range listed {
+			a.flat[at].fill(h, &l.Units)
 			at++
-			d.Holder = h
-			//lint:ignore S1001 copied whole right after it was written in parts, it would wait
-			for v := range l.Units {
-				d.Units[v] = l.Units[v]
+		}
+		for w, b := range set {
+			for ; b != 0; b &= b - 1 {
+				a.flat[at].fill(a.seats[w<<6+bits.TrailingZeros64(b)], &l.Units)
+				at++
 			}
 		}
 	}
 	return a.flat
+}
+
+// fill writes the depths of a holder, in place: see answer.another.
+func (d *Depths) fill(h Holder, units *[NumViews]uint32) {
+	d.Holder = h
+	//lint:ignore S1001 copied whole right after it was written in parts, it would wait
+	for v := range units {
+		d.Units[v] = units[v]
+	}
 }

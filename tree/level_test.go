@@ -1,6 +1,7 @@
 package tree_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -190,5 +191,43 @@ func TestLevelsAllocateNothing(t *testing.T) {
 	ask()
 	if got := testing.AllocsPerRun(100, ask); got > 0 || len(dst) != 300 {
 		t.Errorf("%v allocations for %d holders", got, len(dst))
+	}
+}
+
+// BenchmarkLevels asks for a prompt that all have and reads the holders out: what
+// the answer costs as a set, and what it costs to list.
+func BenchmarkLevels(b *testing.B) {
+	for _, holders := range []int{8, 128, 1000, 7000} {
+		x := tree.New(tree.Options{})
+		for range holders {
+			h, err := x.AddHolder(tree.Copies, 1)
+			if err != nil {
+				b.Fatal(err)
+			}
+			put(x, h, 0, 1, 2)
+		}
+		r, query := x.NewReader().(tree.LevelReader), []uint64{1, 2, 3}
+		b.Run(fmt.Sprintf("holders=%d/set", holders), func(b *testing.B) {
+			for b.Loop() {
+				r.Levels(0, query)
+			}
+		})
+		b.Run(fmt.Sprintf("holders=%d/listed", holders), func(b *testing.B) {
+			var dst []tree.Holder
+			for b.Loop() {
+				dst = dst[:0]
+				for _, l := range r.Levels(0, query) {
+					dst = l.Append(dst)
+				}
+			}
+			if len(dst) != holders {
+				b.Fatalf("%d holders", len(dst))
+			}
+		})
+		b.Run(fmt.Sprintf("holders=%d/depths", holders), func(b *testing.B) {
+			for b.Loop() {
+				r.Match(0, query)
+			}
+		})
 	}
 }
