@@ -43,13 +43,21 @@ var mutations = []mutation{
 		"	gone := false\n	if l.plain() && hi < l.reach() && !x.holeFits(class) {",
 		"	if MUTANT {\n		at.hd[hVersion].Store(at.hd[hVersion].Load() + version1)\n		x.mark(stepVersion)\n		early = 1\n		defer func() { early = 0 }()\n	}\n	gone := false\n	if l.plain() && hi < l.reach() && !x.holeFits(class) {",
 		`^TestVersionMovesBehindTheFigure$`, &edit{"run.go",
-			`		if endDied {
+			`		if d == endDied {
 			n = min(`,
 			`		if MUTANT {
 			w0, early = w0-early<<countBits, 0
 		}
-		if endDied {
+		if d == endDied {
 			n = min(`}, false},
+	{"a run that is cut short by a child's end says nothing", "run.go",
+		`		if lowered || n < count(w0) {
+			hd`,
+		`		if MUTANT && !lowered && n < count(w0) {
+			hd[hVersion].Store(version(w0)<<countBits | uint64(n))
+		} else if lowered || n < count(w0) {
+			hd`,
+		`^TestPathTrimmedUnderReader$`, nil, false},
 	{"a run grows before its contents are there", "path.go",
 		`				fillUnseen(hd[hBody+cnt:hBody+cnt+k], x.op.pairs[i*x.op.stride+1:], x.op.stride)
 				x.mark(stepAppend)

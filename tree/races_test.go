@@ -307,3 +307,58 @@ func TestReadersWaitForNobody(t *testing.T) {
 		}
 	}
 }
+
+// Pitfall: the last child of a run ends, and with it the path to it, which nobody
+// holds any more; its place is used again under a walk that has compared it.
+func TestPathTrimmedUnderReader(t *testing.T) {
+	var h tree.Holder
+	during(t, func() (*tree.Index, []uint64, func()) {
+		x := tree.New(tree.Options{Seed: 1})
+		g := add(t, x)
+		put(x, g, 0, upTo(8)...)
+		put(x, g, 8, 9) // another run: the first is full
+		h = add(t, x)
+		put(x, h, 0, 1, 2, 3)
+		take(x, g, 4, 5, 6, 7, 8) // all of it is only the path to 9
+		return x, upTo(8), func() {
+			take(x, g, 9)
+			put(x, h, 3, 14, 15, 16)
+			if err := x.Check(); err != nil {
+				t.Error(err)
+			}
+		}
+	}, func(t *testing.T, pause int, got []tree.Depths) {
+		if n := anyOf(got, h); n != 3 {
+			t.Errorf("pause %d: %d of a holder that has 3 of this prompt all along", pause, n)
+		}
+	})
+}
+
+// A walk goes on, whatever ends behind runs on its way: a prompt that everybody
+// begins with has such an end all the time.
+func TestNoWalkBeginsAgainForAnothersEnd(t *testing.T) {
+	var h tree.Holder
+	var x *tree.Index
+	during(t, func() (*tree.Index, []uint64, func()) {
+		x = tree.New(tree.Options{Seed: 1})
+		h = add(t, x)
+		put(x, h, 0, upTo(8)...)
+		put(x, h, 8, 9)
+		put(x, h, 8, 39) // else the runs before 9 would become one with it
+		g := add(t, x)
+		put(x, g, 0, upTo(8)...)
+		put(x, g, 8, 19, 20)
+		cleared := add(t, x)
+		put(x, cleared, 0, upTo(8)...)
+		return x, upTo(9), func() {
+			take(x, g, 20, 19)
+			x.Drop(cleared)
+			for x.Step() {
+			}
+		}
+	}, func(t *testing.T, pause int, got []tree.Depths) {
+		if n := anyOf(got, h); n != 9 || x.Stats().Retries > 0 {
+			t.Errorf("pause %d: %d, want 9; begun again %d times", pause, n, x.Stats().Retries)
+		}
+	})
+}
