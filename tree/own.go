@@ -141,8 +141,13 @@ func (x *Index) nameOwn(at spot, l lane, n, block int) {
 	names, pairs := x.ownNames(l)[at.pos():at.pos()+n], x.op.pairs[block*x.op.stride:]
 	fillUnseen(names, pairs, x.op.stride)
 	own := x.ownTable(l.id())
-	for i := range n {
-		own.add(x.names.hash(pairs[i*x.op.stride]), at.run, at.pos()+i)
+	for i := 0; i < n; {
+		homes := x.homes[:min(n-i, maxHomes)]
+		for j := range homes {
+			homes[j] = x.names.hash(pairs[(i+j)*x.op.stride])
+		}
+		own.addAll(homes, at.run, at.pos()+i)
+		i += len(homes)
 	}
 	x.ownNamesLive += n
 }

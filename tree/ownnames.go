@@ -91,6 +91,26 @@ func (t *ownTable) add(hash uint64, run uint32, pos int) {
 	t.live++
 }
 
+// addAll is add for blocks side by side, from a position of a run on.
+func (t *ownTable) addAll(hashes []uint64, run uint32, pos int) {
+	if s := &t.whole; t.cut == nil && (s.used+len(hashes))*4 <= s.slots()*3 {
+		block := makeEntry(0, run, pos)
+		for _, h := range hashes {
+			if e := h&entryHash | block; putIn(line8(s.words, s.home(e, 0)), e) {
+				s.used++
+			} else {
+				s.put(e, 0)
+			}
+			block++
+		}
+		t.live += len(hashes)
+		return
+	}
+	for i, h := range hashes {
+		t.add(h, run, pos+i)
+	}
+}
+
 // grow gives a segment its next size: twice as large while small, then two steps
 // to the double keep what nobody uses small.
 func (t *ownTable) grow(s *segment, told uint) {
