@@ -18,7 +18,8 @@ func isJSON(payload []byte) bool {
 	return len(payload) > 0 && bytes.IndexByte([]byte("{[ \t\r\n"), payload[0]) >= 0
 }
 
-// jsonDepth is the nesting up to which text must be taken.
+// jsonDepth is how many lists and maps may be one within the other in text that
+// must be taken.
 const jsonDepth = 64
 
 // FuzzJSON: no text makes the decoder panic, and what it says of text is what it
@@ -88,7 +89,7 @@ func repack(text []byte) ([]byte, bool) {
 
 func repackValue(out []byte, d *json.Decoder, depth int) ([]byte, bool) {
 	token, err := d.Token()
-	if err != nil || depth > jsonDepth {
+	if err != nil {
 		return nil, false
 	}
 	switch v := token.(type) {
@@ -112,6 +113,9 @@ func repackValue(out []byte, d *json.Decoder, depth int) ([]byte, bool) {
 		x, err := v.Float64()
 		return msgp.AppendFloat64(out, x), err == nil && !math.IsInf(x, 0)
 	case json.Delim:
+		if depth == jsonDepth {
+			return nil, false
+		}
 		n := uint32(0)
 		var body []byte
 		ok := true
