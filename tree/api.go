@@ -119,8 +119,8 @@ type Writer interface {
 	Place(o Owner, names []uint64) Outcome
 	// Remove applies one removed event.
 	Remove(o Owner, names []uint64) Outcome
-	// Step does a bounded piece of deferred work (memory of cleared holders)
-	// and reports whether any is left.
+	// Step does a bounded piece of deferred work and reports whether memory of
+	// cleared holders is left to be given back.
 	Step() bool
 	// Stats describes the index now.
 	Stats() Stats
@@ -193,7 +193,7 @@ type Interface interface {
 type Stats struct {
 	Holders     int
 	Residencies int    // (holder, tier, name) that every TP shard holds
-	Waiting     int    // blocks kept aside for an unknown parent
+	Waiting     int    // blocks kept aside for an unknown parent; of cleared holders none
 	Runs        int    // live runs
 	Names       int    // entries in the name table
 	Links       int    // entries in the child table

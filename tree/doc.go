@@ -66,8 +66,8 @@
 // kind and learns from a version that they are not those it meant.
 //
 //   - Growing: content, count, then the lane; run, child table, child bit.
-//   - Shrinking: the lane (the effect), then the run's version, then anything
-//     else. Positions that are trimmed are used again only after the version
+//   - Shrinking: the lane (the effect), then the run's version, but for a holder
+//     that is told of no more, then anything else. Positions that are trimmed are used again only after the version
 //     has moved. Child table, link, version, then the free list.
 //   - A walk remembers each run's version. If one it passed has moved, a holder
 //     may have been whole here before and longer there after, which never was

@@ -153,7 +153,9 @@ func (x *Index) compactLogs() bool {
 func (x *Index) evict(guard uint32, n int) bool {
 	b := &x.budget
 	if len(x.retired) > 0 {
-		x.reclaim(n)
+		// Of a large run nothing comes free before the last of it goes.
+		for free := x.meter.free; x.reclaim(max(n, maxCap)) && x.meter.free <= free && b.looks > 0; b.looks-- {
+		}
 		return true
 	}
 	own := x.owners[x.op.lane].Load() & 0xffff

@@ -101,7 +101,7 @@ func (x *Index) newLaneID(shards uint8) (uint32, error) {
 			x.lanes = append(x.lanes, laneState{})
 			break
 		}
-		if !x.reclaim(1 << 20) {
+		if !x.reclaim(1<<20) && len(x.lanesFree) == 0 {
 			return 0, ErrFull
 		}
 	}
@@ -117,6 +117,7 @@ func (x *Index) retire(id uint32) {
 	x.lanes[id].retired = true
 	x.dropOwnNames(id)
 	x.waitingAll -= x.lanes[id].waiting // nobody's: they go when its lanes do
+	x.waitingGone += x.lanes[id].waiting
 	x.retired = append(x.retired, id)
 }
 
@@ -219,22 +220,27 @@ func (x *Index) begin(o Owner) bool {
 	x.op.lane, x.op.tier, x.op.shard = s.lane, o.Tier, o.Shard
 	x.noteWeight(o.Holder)
 	x.op.shards, x.op.rule = int(s.shards), s.rule
-	if len(x.retired) > 0 {
-		keep := x.op
-		x.reclaim(reclaimPerEvent)
-		x.op = keep
-	}
+	x.takeBack(reclaimPerEvent)
 	return true
 }
 
+// takeBack is reclaim within an event.
+func (x *Index) takeBack(n int) {
+	if len(x.retired) > 0 {
+		keep := x.op
+		x.reclaim(n)
+		x.op = keep
+	}
+}
+
 // reclaimPerEvent is how many blocks of cleared holders an event takes with it,
-// about, and reclaimPerStep how many a step does; a run counts for some however
+// about, and twice as many as it brings; reclaimPerStep how many a step does; a run counts for some however
 // few it has, and a waiting block for some.
 const (
 	reclaimPerEvent = 64
 	reclaimPerStep  = 512
 	reclaimPerRun   = 8
-	reclaimPerWait  = 4
+	reclaimPerWait  = 2
 )
 
 // reclaim drops lanes of retired ids, or parts of them, as much as n blocks are,

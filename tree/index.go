@@ -70,6 +70,7 @@ type Index struct {
 	waitLimit   int // per holder
 	waitBound   int // in all
 	waitingAll  int
+	waitingGone int // of cleared holders, not yet taken back
 	waitParents table
 	waitNames   table
 

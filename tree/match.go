@@ -8,7 +8,7 @@ import (
 // reader walks the index without a lock. Everything it reads are atomic words;
 // whether they belonged together it learns from the versions of the runs it
 // passed: a removal stores the lower figure first and then moves the run's
-// version, so an answer whose versions still stand was true at one instant for
+// version, unless its holder is told of no more, so an answer whose versions still stand was true at one instant for
 // each holder and view. Whose a lane is it may ask at once: the epoch tells at
 // the end whether that has changed.
 type reader struct {

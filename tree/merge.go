@@ -26,6 +26,9 @@ import (
 // again, whatever it has found or missed since. Those that are done with by then
 // tell by the versions of the old ones that they remember (Names).
 //
+// In its holders' logs the new run is the newest: somebody goes on from it, or it
+// is what a dead branch has left of what somebody did.
+//
 // Nothing hangs behind the last run, for its children's links would have to
 // change with it, all at one instant; and in none is anybody more than a number,
 // or holds a block behind one that it does not.
@@ -102,7 +105,14 @@ func (x *Index) mergeLonely() {
 	if x.run(id)[hLink].Load() == 0 {
 		return
 	}
-	for child := id; child != 0; child = x.onlyChild(x.run(id)) {
+	for steps := 0; ; steps++ {
+		child := x.onlyChild(x.run(id))
+		if child == 0 {
+			break
+		}
+		if steps == mergeMost/4 { // as many blocks at least as may be merged
+			return
+		}
 		id = child
 	}
 	x.join(id)

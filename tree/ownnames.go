@@ -176,6 +176,7 @@ func (t *ownTable) cutUp() {
 			s.put(e, told)
 		}
 	}
+	t.crowded = 0 // growing has counted segments that had not been
 	for i := range t.cut {
 		t.crowded += crowded(t.cut[i].used, t.cut[i].slots())
 	}

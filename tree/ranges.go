@@ -29,7 +29,7 @@ var _ Ranged = (*Index)(nil)
 
 // ranger walks a query's path whoever holds it, and looks at rows of bits
 // instead of reaches. It trusts the versions of runs as a reader does: whatever
-// a holder loses in a run is taken from the row first, then the run's version
+// a holder that is shown loses in a run is taken from the row first, then the run's version
 // moves, and only then anything else is done. So if no version on the path and
 // no owner of a lane has changed, all bits that were seen set were set together.
 type ranger struct {
@@ -60,13 +60,13 @@ func (x *Index) NewRanger() Ranger { return &ranger{x: x} }
 // Ranges implements Ranger.
 func (r *ranger) Ranges(dst []Range, root Root, contents []uint64, v View, at int, shards func(Holder) int) []Range {
 	was := len(dst)
+	if !ranged(v) {
+		return dst
+	}
 	for range rangeTries {
 		dst = dst[:was]
 		epoch := r.x.epoch.Load()
 		here := r.descend(root, contents, at)
-		if here == nil || !ranged(v) {
-			return dst
-		}
 		r.lanes(here, func(l lane, h Holder) {
 			if n := shards(h); n > 0 {
 				if found, ok := r.around(l, h, here, v, at, n); ok {
@@ -84,13 +84,13 @@ func (r *ranger) Ranges(dst []Range, root Root, contents []uint64, v View, at in
 // Range implements Ranger.
 func (r *ranger) Range(dst []uint64, h Holder, root Root, contents []uint64, v View, at, shards int) (found Range, names []uint64, ok bool) {
 	was := len(dst)
+	if !ranged(v) || shards < 1 {
+		return Range{}, dst, false
+	}
 	for range rangeTries {
 		dst = dst[:was]
 		epoch := r.x.epoch.Load()
 		here := r.descend(root, contents, at)
-		if here == nil || !ranged(v) || shards < 1 {
-			return Range{}, dst, false
-		}
 		has := false
 		r.lanes(here, func(l lane, of Holder) {
 			if of == h && !has {
@@ -157,8 +157,12 @@ func (r *ranger) undisturbed(epoch uint64) bool {
 	return r.x.epoch.Load() == epoch
 }
 
-// lanes calls visit for every lane of a run with a visible holder.
+// lanes calls visit for every lane of a run with a visible holder, if there is a
+// run.
 func (r *ranger) lanes(s *stage, visit func(l lane, h Holder)) {
+	if s == nil {
+		return
+	}
 	look := func(w uint64) {
 		if l := lane(w); l != 0 {
 			if h := r.x.ownerOf(l.id()); h != 0 {
@@ -213,7 +217,8 @@ func (r *ranger) around(l lane, h Holder, here *stage, v View, at, shards int) (
 		}
 		found.End = s.off + hi
 	}
-	return found, true
+	// Of one that has been dropped or cleared meanwhile not all was there.
+	return found, r.x.ownerOf(l.id()) == h
 }
 
 func has(b *bitmap, pos int) bool { return b[pos>>6]>>(pos&63)&1 != 0 }

@@ -10,7 +10,7 @@ import (
 // body from the id alone.
 //
 //	word  header                                   who writes when
-//	w0    version 48, count 16                     every lowering, trim, unlink: version+1
+//	w0    version 48, count 16                     lowering, trim, unlink: version+1; see settle
 //	w1    link: 1, offset 15, parent run 32        at birth and death
 //	w2    children 32, cell 32                     lanes past the third; see merge.go
 //	w3–5  three lanes                              any change of a holder here

@@ -24,6 +24,9 @@ func (x *Index) Store(o Owner, s *Store) Outcome {
 	if n == 0 {
 		return x.op.out
 	}
+	if 2*n > reclaimPerEvent {
+		x.takeBack(2 * n)
+	}
 	x.expectOwn(n, s.HasParent, s.Parent)
 	x.begun()
 	if r := x.duplicates(n, s.HasParent, s.Parent); r != Accepted {

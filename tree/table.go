@@ -31,7 +31,7 @@ const tagShift = 49
 type table struct {
 	seed    uint64
 	seg     []tableSegment
-	largest int // entries of the largest segment
+	largest int // places of the largest segment
 	crowded int // segments that are hardly more than full
 	meter   *meter
 	shift   uint // a hash's bits from here on choose the segment
@@ -108,7 +108,9 @@ func (t *table) add(key, val uint64) {
 	if n := len(p.entries); (p.used+1)*4 > n*3 && t.meter.mayGrow(p.used, n, 16) {
 		if whole == nil && n >= segmentCut && t.meter.room(n*16+cutParts*segmentBytes) {
 			t.cutUp(p)
-			p, whole = t.part(h)
+			if p, whole = t.part(h); (p.used+1)*4 > len(p.entries)*3 { // equal keys are all in one
+				t.resize(p, 2*len(p.entries))
+			}
 		} else {
 			t.resize(p, max(segmentStart, 2*n))
 		}

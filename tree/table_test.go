@@ -87,3 +87,28 @@ func TestTable(t *testing.T) {
 		}
 	}
 }
+
+// Values of one key are all in one place, however a table is cut: when it is full
+// as well, and there is room for parts but not for twice as much, a search for
+// what is not there must end all the same.
+func TestTableOfOneKey(t *testing.T) {
+	m := &meter{}
+	var x table
+	x.init(7, 4, m)
+	for i := range uint64(5000) {
+		if i == 3000 {
+			m.limit = m.bytes + segmentCut*16 + cutParts*segmentBytes
+		}
+		x.add(1, 1<<tagShift|i+1)
+		for k := range x.seg {
+			for j := range x.seg[k].cut {
+				if s := &x.seg[k].cut[j]; s.used > 0 && s.used == len(s.entries) {
+					t.Fatalf("after %d values a part is full", i+1)
+				}
+			}
+			if s := &x.seg[k]; s.cut == nil && s.used > 0 && s.used == len(s.entries) {
+				t.Fatalf("after %d values a segment is full", i+1)
+			}
+		}
+	}
+}

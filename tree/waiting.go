@@ -59,6 +59,9 @@ func (x *Index) findWaiting(name uint64) uint32 {
 func (x *Index) wait(i, n int, parent uint64) {
 	ls := x.op.lane
 	for ; i < n; i++ {
+		for x.waitingGone > 0 && (x.waitingAll+x.waitingGone >= x.waitBound || !x.waitFits()) {
+			x.takeBack(reclaimPerStep)
+		}
 		for !x.waitFits() && x.lanes[ls].waiting > 0 {
 			x.dropWaiting(x.lanes[ls].waitHead)
 			x.op.out.Dropped++
@@ -139,7 +142,9 @@ func (x *Index) dropWaiting(k uint32) {
 		ls.waitTail = w.prev
 	}
 	ls.waiting--
-	if !ls.retired {
+	if ls.retired {
+		x.waitingGone--
+	} else {
 		x.waitingAll--
 	}
 	for m := k; m != 0; {
