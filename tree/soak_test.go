@@ -87,11 +87,14 @@ func TestSoaksOnceUnfair(t *testing.T) {
 	if !ok || p.Unfair != .05 {
 		t.Fatalf("the bound of profile budget-tiers is %v", p.Unfair)
 	}
-	for _, seed := range []uint64{125} {
+	for _, seed := range []uint64{117, 125} {
 		rep, err := soak.Run(soak.Options{Profile: p, Seed: seed, BlockOps: 4_000_000, Cycle: 100_000, Readers: -1})
 		t.Logf("seed %d: shares of %d to %d, %d evicted, %d refused", seed, rep.Least, rep.Most, rep.Evicted, rep.Refused)
 		if err != nil {
 			t.Error(err)
+		}
+		if rep.Least == 0 {
+			t.Errorf("seed %d: shares were never compared", seed)
 		}
 		if rep.Refused*20 > rep.Evicted {
 			t.Errorf("seed %d: %d blocks were refused, %d evicted", seed, rep.Refused, rep.Evicted)
