@@ -9,9 +9,10 @@ import (
 )
 
 // BenchmarkGrowth fills an index with ten million memberships, in events of 16
-// blocks, or tells it of as many whose parents it never learns, and reports the CPU time of the longest one: tables grow piece by
-// piece, so that no event waits for a large one to be made anew. What is cleared
-// goes at once, and is given back in steps, of which it reports the longest too.
+// blocks, or tells it of as many whose parents it never learns, and reports the
+// CPU time of the longest event: tables grow piece by piece, so that none waits
+// for a large one to be made anew. What is cleared goes at once, and is given back
+// in steps, of which it reports the longest too.
 func BenchmarkGrowth(b *testing.B) {
 	const (
 		memberships = 10_000_000
@@ -28,7 +29,7 @@ func BenchmarkGrowth(b *testing.B) {
 		b.Run(shape.name, func(b *testing.B) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			var longest, clear, step time.Duration
+			var longest, cleared, step time.Duration
 			for range b.N {
 				index := tree.New(tree.Options{})
 				var all []tree.Holder
@@ -68,7 +69,7 @@ func BenchmarkGrowth(b *testing.B) {
 				for _, h := range all {
 					begin := ThreadCPU()
 					index.Clear(h)
-					clear = max(clear, ThreadCPU()-begin)
+					cleared = max(cleared, ThreadCPU()-begin)
 				}
 				for more := true; more; {
 					begin := ThreadCPU()
@@ -77,7 +78,7 @@ func BenchmarkGrowth(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(longest)/1e6, "longest-ms")
-			b.ReportMetric(float64(clear)/1e6, "clear-ms")
+			b.ReportMetric(float64(cleared)/1e6, "clear-ms")
 			b.ReportMetric(float64(step)/1e6, "step-ms")
 			b.ReportMetric(0, "ns/op") // of a round: says nothing
 		})
