@@ -42,8 +42,8 @@ type coming struct {
 }
 
 // Coming tells of a stored event some events ahead. See Foreseer.
-func (x *Index) Coming(s *Store) {
-	if s.Span < 1 || len(s.Pairs) <= s.Span {
+func (x *Index) Coming(o Owner, s *Store) {
+	if s.Span < 1 || len(s.Pairs) <= s.Span || x.namesOwn(o) {
 		return
 	}
 	x.untold = 0
@@ -66,8 +66,8 @@ func (x *Index) Coming(s *Store) {
 }
 
 // ComingRemove tells of a removed event some events ahead. See Foreseer.
-func (x *Index) ComingRemove(names []uint64) {
-	if len(names) == 0 {
+func (x *Index) ComingRemove(o Owner, names []uint64) {
+	if len(names) == 0 || x.namesOwn(o) {
 		return
 	}
 	x.untold = 0
@@ -78,6 +78,18 @@ func (x *Index) ComingRemove(names []uint64) {
 	}
 	x.foreseen(coming{x.names.hash(names[0]), false})
 	fetchLines(&lines[0], len(lines))
+}
+
+// namesOwn reports whether a holder calls most blocks by names of its own. Its
+// table is found near, or it is not: for what an event of its is about, to be told
+// ahead has not paid.
+func (x *Index) namesOwn(o Owner) bool {
+	s := x.state(o.Holder)
+	if s == nil {
+		return true
+	}
+	ls := &x.lanes[s.lane]
+	return ls.own != nil && 2*ls.own.live > ls.residencies
 }
 
 // foreseen notes an event whose place is in a line that is just being fetched.

@@ -17,6 +17,7 @@ type foretold struct {
 	r      *rand.Rand
 	past   []tree.Store
 	pasted [][]uint64
+	owners []tree.Owner // of events so far
 }
 
 func newForetold() tree.Interface {
@@ -26,8 +27,9 @@ func newForetold() tree.Interface {
 var _ tree.Foreseer = (*foretold)(nil)
 
 func (f *foretold) Store(o tree.Owner, s *tree.Store) tree.Outcome {
+	f.owners = append(f.owners, o)
 	for range f.r.IntN(3) {
-		f.Coming(s)
+		f.Coming(f.owner(o), s)
 	}
 	f.gossip()
 	kept := *s
@@ -38,11 +40,24 @@ func (f *foretold) Store(o tree.Owner, s *tree.Store) tree.Outcome {
 
 func (f *foretold) Remove(o tree.Owner, names []uint64) tree.Outcome {
 	for range f.r.IntN(3) {
-		f.ComingRemove(names)
+		f.ComingRemove(f.owner(o), names)
 	}
 	f.gossip()
 	f.pasted = append(f.pasted, slices.Clone(names))
 	return f.Index.Remove(o, names)
+}
+
+// owner is mostly one, and now and then another one, or nobody.
+func (f *foretold) owner(o tree.Owner) tree.Owner {
+	switch f.r.IntN(6) {
+	case 0:
+		return tree.Owner{Holder: tree.Holder(f.r.Uint32())}
+	case 1:
+		if len(f.owners) > 0 {
+			return f.owners[f.r.IntN(len(f.owners))]
+		}
+	}
+	return o
 }
 
 // gossip tells of what will not come.
@@ -50,13 +65,13 @@ func (f *foretold) gossip() {
 	for range f.r.IntN(4) {
 		switch n := f.r.IntN(4); {
 		case n == 0 && len(f.past) > 0:
-			f.Coming(&f.past[f.r.IntN(len(f.past))])
+			f.Coming(f.owner(tree.Owner{}), &f.past[f.r.IntN(len(f.past))])
 		case n == 1 && len(f.pasted) > 0:
-			f.ComingRemove(f.pasted[f.r.IntN(len(f.pasted))])
+			f.ComingRemove(f.owner(tree.Owner{}), f.pasted[f.r.IntN(len(f.pasted))])
 		case n == 2:
-			f.Coming(&tree.Store{Span: f.r.IntN(4), Root: tree.Root(f.r.Uint32()), HasParent: f.r.IntN(2) == 0, Parent: f.r.Uint64(), Pairs: make([]uint64, f.r.IntN(5))})
+			f.Coming(f.owner(tree.Owner{}), &tree.Store{Span: f.r.IntN(4), Root: tree.Root(f.r.Uint32()), HasParent: f.r.IntN(2) == 0, Parent: f.r.Uint64(), Pairs: make([]uint64, f.r.IntN(5))})
 		default:
-			f.ComingRemove([]uint64{f.r.Uint64()})
+			f.ComingRemove(f.owner(tree.Owner{}), []uint64{f.r.Uint64()})
 		}
 	}
 }

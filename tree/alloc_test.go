@@ -48,9 +48,9 @@ func TestAllocations(t *testing.T) {
 		}},
 		{"foreseen", func() {
 			n := w.chain(20)
-			x.Coming(&tree.Store{Span: 1, Pairs: n})
-			x.Coming(&tree.Store{Span: 1, HasParent: true, Parent: trunk[2*99], Pairs: n})
-			x.ComingRemove(n)
+			x.Coming(b, &tree.Store{Span: 1, Pairs: n})
+			x.Coming(b, &tree.Store{Span: 1, HasParent: true, Parent: trunk[2*99], Pairs: n})
+			x.ComingRemove(b, n)
 		}},
 		{"new blocks behind known ones", func() {
 			n := w.chain(50)

@@ -131,9 +131,9 @@ type Writer interface {
 // the arguments, and answers the same whether it was told or not.
 type Foreseer interface {
 	// Coming tells of a stored event.
-	Coming(s *Store)
+	Coming(o Owner, s *Store)
 	// ComingRemove tells of a removed event.
-	ComingRemove(names []uint64)
+	ComingRemove(o Owner, names []uint64)
 }
 
 // Depths is how many leading units of a query one holder holds, per view.

@@ -236,6 +236,27 @@ func (x *Index) covered(id uint32, hd []atomic.Uint64) int {
 	return top
 }
 
+// coveredTo reports whether it is plain to see that some lane covers a run up to a
+// position. It is, as a rule, where anybody else holds it.
+func (x *Index) coveredTo(hd []atomic.Uint64, hi int) bool {
+	for i := hLane; i < hLane+inlineLanes; i++ {
+		if l := lane(hd[i].Load()); l.plain() && l.reach() >= hi {
+			return true
+		}
+	}
+	ref := uint32(hd[hCell].Load())
+	if ref == 0 || isDense(ref) {
+		return false
+	}
+	c := x.cell(ref)
+	for i := range c {
+		if l := lane(c[i].Load()); l.plain() && l.reach() >= hi {
+			return true
+		}
+	}
+	return false
+}
+
 // uncovered marks in dead the positions of [lo, hi) that no lane covers, and
 // reports whether there is any.
 func (x *Index) uncovered(id uint32, hd []atomic.Uint64, lo, hi int, dead *bitmap) bool {

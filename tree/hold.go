@@ -190,7 +190,7 @@ const (
 // the name table. Their contents stay while blocks behind them need the path.
 func (x *Index) bury(at spot, lo, hi int) death {
 	dead := &x.dead
-	if !x.uncovered(at.run, at.hd, lo, hi, dead) {
+	if x.coveredTo(at.hd, hi) || !x.uncovered(at.run, at.hd, lo, hi, dead) {
 		return noneDied
 	}
 	class := at.class()
@@ -200,9 +200,15 @@ func (x *Index) bury(at spot, lo, hi int) death {
 		if gone == 0 {
 			continue
 		}
-		for b := gone; b != 0; b &= b - 1 {
-			p := w<<6 + bits.TrailingZeros64(b)
-			x.names.remove(x.names.hash(names[p].Load()), at.run, p)
+		for b := gone; b != 0; {
+			from := bits.TrailingZeros64(b)
+			n := bits.TrailingZeros64(^(b >> from))
+			homes := x.homes[:n]
+			for i := range homes {
+				homes[i] = x.names.hash(names[w<<6+from+i].Load())
+			}
+			x.names.removeAll(homes, at.run, w<<6+from)
+			b &^= (1<<n - 1) << from
 		}
 		clearNamed(at.hd, class, w, gone)
 	}

@@ -10,10 +10,10 @@ const (
 	lineSlots  = 7                // entries of a line
 	lineOnes   = 0x01010101010101 // 1 in the byte of each slot
 	lineTaken  = lineOnes << 7
-	linePassed = 1 << 56 // one entry that found a line full
-	lineMany   = 255     // and so many that nobody counts them any more
+	linePassed = 56 // the bit of the first of the kinds that found a line full
 
 	entryTag   = 37 // an entry's bits from here on are the hash's
+	entryKind  = 44 // and these three the kind, which its tag does not have
 	entryHash  = ^uint64(1<<entryTag - 1)
 	entryClass = 33
 	entryBlock = 1<<entryClass - 1
@@ -23,7 +23,7 @@ const (
 // lines of memory, and all but few look-ups touch one: a word that says what is
 // in the line's seven slots, and an entry in each.
 //
-//	line   passed 8 | seven times: taken 1, 7 bits of the name's hash
+//	line   passed 8 × 1 | seven times: taken 1, 7 bits of the name's hash
 //	entry  27 bits of the name's hash | class of the run 4 | block 33
 //
 // The name itself stands in the run, or in the holder's names of it; a block is
@@ -31,9 +31,9 @@ const (
 // of the hash say the line, scaled to how many there are, so that entries lie
 // about in the order of their hashes, a larger segment is written from front to
 // back, and the number of lines need not be a power of two. Who finds a line full
-// goes on to the next, and passed counts those who did: where it is zero, a
-// search ends. Once it has come to 255 it stays there until the segment is made
-// anew.
+// goes on to the next, and passed has a bit for each of eight kinds of hashes: it
+// is set if an entry of that kind lies behind the line, for which it would have
+// been the place or on the way. Where it is not, a search ends.
 type segment struct {
 	words []uint64
 	used  int
@@ -65,6 +65,13 @@ func lineMatch(word, hash uint64) uint64 {
 	x := word ^ entryMark(hash)*lineOnes
 	return ^(x&(lineTaken-lineOnes) + (lineTaken - lineOnes) | x) & lineTaken
 }
+
+// passedBy is, in the lowest bit, whether entries of a hash's kind have passed a
+// line.
+func passedBy(word, hash uint64) uint64 { return word >> linePassed >> (hash >> entryKind & 7) & 1 }
+
+// passes is the bit of a hash's kind in the word of a line that it passes.
+func passes(hash uint64) uint64 { return 1 << linePassed << (hash >> entryKind & 7) }
 
 // slots is how many entries a segment has room for.
 func (s *segment) slots() int { return len(s.words) / lineWords * lineSlots }
@@ -106,7 +113,7 @@ func (s *segment) first(hash uint64, told uint) (e uint64, from int) {
 		return 0, 0
 	}
 	i := s.home(hash, told)
-	if word := s.words[i]; word>>56|lineMatch(word, hash) == 0 {
+	if word := s.words[i]; passedBy(word, hash)|lineMatch(word, hash) == 0 {
 		return 0, 0
 	}
 	return s.next(hash, i, told)
@@ -123,7 +130,7 @@ func (s *segment) next(hash uint64, from int, told uint) (e uint64, behind int) 
 				return e, i + k + 1
 			}
 		}
-		if line[0]>>56 == 0 {
+		if passedBy(line[0], hash) == 0 {
 			return 0, 0
 		}
 		if i, skip = s.after(i), 0; i == s.home(hash, told) {
@@ -147,13 +154,22 @@ func putIn(line *[lineWords]uint64, e uint64) bool {
 	return true
 }
 
+// takeOut takes an entry out of a line; false if it is not found at the first look.
+func takeOut(line *[lineWords]uint64, e uint64) bool {
+	m := lineMatch(line[0], e)
+	b := bits.TrailingZeros64(m) &^ 7
+	if m == 0 || line[1+b>>3&7] != e {
+		return false
+	}
+	line[0] &^= 0xff << b
+	return true
+}
+
 // put puts an entry into the first line that has room for it.
 func (s *segment) put(e uint64, told uint) {
 	i := s.home(e, told)
 	for !putIn(line8(s.words, i), e) {
-		if s.words[i]>>56 < lineMany {
-			s.words[i] += linePassed
-		}
+		s.words[i] |= passes(e)
 		i = s.after(i)
 	}
 	s.used++
@@ -173,19 +189,44 @@ func (s *segment) take(e uint64, told uint) bool {
 				continue
 			}
 			line[0] &^= 0xff << b
-			s.used--
-			for k := home; k != i; k = s.after(k) {
-				if s.words[k]>>56 < lineMany {
-					s.words[k] -= linePassed
-				}
+			if s.used--; i != home {
+				s.unpass(e, home, i, told)
 			}
 			return true
 		}
-		if line[0]>>56 == 0 {
+		if passedBy(line[0], e) == 0 {
 			return false
 		}
 		if i = s.after(i); i == home {
 			return false
+		}
+	}
+}
+
+// unpass notes that an entry that lay in the line at i passes those from home on
+// no more: their bits go, but for lines that another entry of its kind has passed.
+func (s *segment) unpass(e uint64, home, i int, told uint) {
+	lines := len(s.words) / lineWords
+	behind := func(from, i int) int { return ((i-from)/lineWords + lines) % lines }
+	end, d := i, behind(home, i)
+	passed := d // lines that the entry has
+	for ; passedBy(s.words[end], e) != 0 && d < lines; d++ {
+		end = s.after(end)
+	}
+	// From the last line that has an entry of the kind, or none, back to home:
+	// how far before it the searches for those begin that have come by.
+	for first := d; d > 0; d-- {
+		line := line8(s.words, end)
+		for m := line[0] & lineTaken; m != 0; m &= m - 1 {
+			if o := line[1+bits.TrailingZeros64(m)>>3&7]; o>>entryKind&7 == e>>entryKind&7 {
+				first = min(first, d-behind(s.home(o, told), end))
+			}
+		}
+		if end -= lineWords; end < 0 {
+			end += len(s.words)
+		}
+		if d <= passed && first >= d {
+			s.words[end] &^= passes(e)
 		}
 	}
 }
@@ -204,8 +245,8 @@ func (s *segment) replace(old, e uint64, told uint) {
 	}
 }
 
-// putAll puts all entries of some lines into a segment. They come about in the
-// order of their places.
+// putAll puts all entries of some lines into an empty segment. They come about in
+// the order of their places.
 func (s *segment) putAll(old []uint64, told uint) {
 	words, direct := s.words, 0
 	for i := 0; i < len(old); i += lineWords {

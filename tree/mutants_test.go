@@ -347,17 +347,17 @@ var mutations = []mutation{
 				}`,
 		`^TestDifferential$/^tp$`, nil, false},
 	{"a ghost keeps its name in the table", "hold.go",
-		`			x.names.remove(x.names.hash(names[p].Load()), at.run, p)`,
+		`			x.names.removeAll(homes, at.run, w<<6+from)`,
 		`			if !MUTANT {
-				x.names.remove(x.names.hash(names[p].Load()), at.run, p)
+				x.names.removeAll(homes, at.run, w<<6+from)
 			}`,
 		`^TestDifferential$/^holes$`, nil, false},
 	{"a name that passed a full line is taken for a new one", "nametable.go",
-		`		n += int(-(word>>56 | lineMatch(word, h<<nameCut)) >> 63) // 1 if there is any`,
+		`		n += int(-(passedBy(word, h<<nameCut) | lineMatch(word, h<<nameCut)) >> 63) // 1 if there is any`,
 		`		if MUTANT {
-			word &= linePassed - 1
+			word &= 1<<linePassed - 1
 		}
-		n += int(-(word>>56 | lineMatch(word, h<<nameCut)) >> 63) // 1 if there is any`,
+		n += int(-(passedBy(word, h<<nameCut) | lineMatch(word, h<<nameCut)) >> 63) // 1 if there is any`,
 		`^TestNameTable$`, nil, false},
 	{"a block is stored behind itself", "duplicates.go",
 		`		seen[h>>32&mask] = seenBits(h)`,

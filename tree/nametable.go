@@ -65,7 +65,7 @@ func (t *nameTable) suspects(dst []uint8, hashes []uint64, first int) (n int) {
 		s := t.segment(h)
 		word := s.words[s.home(h<<nameCut, 0)]
 		dst[n] = uint8(first + j)
-		n += int(-(word>>56 | lineMatch(word, h<<nameCut)) >> 63) // 1 if there is any
+		n += int(-(passedBy(word, h<<nameCut) | lineMatch(word, h<<nameCut)) >> 63) // 1 if there is any
 	}
 	return n
 }
@@ -123,12 +123,27 @@ func (t *nameTable) resize(s *segment, lines int) {
 
 // remove takes a block's entry away.
 func (t *nameTable) remove(hash uint64, run uint32, pos int) {
-	s := t.segment(hash)
-	s.take(nameEntry(hash, run, pos), 0)
-	if t.live--; sparse(s.used, s.slots()) && t.shrunk < shrinkWords {
-		t.shrunk += len(s.words)
-		t.resize(s, len(s.words)/lineWords/2)
+	t.removeAll([]uint64{hash}, run, pos)
+}
+
+// removeAll takes away the entries of blocks side by side, from a position of a
+// run on.
+func (t *nameTable) removeAll(hashes []uint64, run uint32, pos int) {
+	block := nameEntry(0, run, pos)
+	for _, h := range hashes {
+		s, e := t.segment(h), h<<nameCut&entryHash|block
+		if takeOut(line8(s.words, s.home(e, 0)), e) {
+			s.used--
+		} else {
+			s.take(e, 0)
+		}
+		if sparse(s.used, s.slots()) && t.shrunk < shrinkWords {
+			t.shrunk += len(s.words)
+			t.resize(s, len(s.words)/lineWords/2)
+		}
+		block++
 	}
+	t.live -= len(hashes)
 }
 
 // replace has a block's entry say that it lies elsewhere.

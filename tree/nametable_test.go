@@ -30,7 +30,7 @@ func (want ownBlocks) checkShared(t *testing.T, n *nameTable) {
 		}
 	}
 	for i := range n.seg {
-		used += n.seg[i].used
+		used += n.seg[i].check(t, 0)
 	}
 	if n.live != len(want) || used != len(want) {
 		t.Fatalf("%d names, counted %d, %d in segments", len(want), n.live, used)

@@ -152,15 +152,62 @@ func (x *Index) nameOwn(at spot, l lane, n, block int) {
 	x.ownNamesLive += n
 }
 
+// holdOwn adds blocks that exist to a holder under names of its own, as many from
+// the first on as it holds nothing of yet and whose names mean nothing to it;
+// returns how many, 0 if it takes a closer look. One line of the holder's table
+// tells that a name is strange, and has room for it.
+func (x *Index) holdOwn(here spot, slot *atomic.Uint64, i, k int) int {
+	ls, pos := &x.lanes[x.op.lane], here.pos()
+	switch {
+	case ls.ownRuns == 0:
+		return 0
+	case slot == nil:
+		if !named(here.hd, here.class(), pos) || sharedNames(here.hd, here.class())[pos].Load() == x.op.name(i) {
+			return 0 // perhaps the run's names are the holder's here
+		}
+	default:
+		if l := lane(slot.Load()); !l.plain() || !l.own() || l.reach() > pos {
+			return 0
+		}
+	}
+	pairs, stride := x.op.pairs[i*x.op.stride:], x.op.stride
+	if ls.ownRuns < ls.runs {
+		if k, _, _ = x.strangeShared(i, k); k == 0 {
+			return 0
+		}
+	}
+	homes := x.homes[:k]
+	for j := range homes {
+		homes[j] = x.names.hash(pairs[j*stride])
+	}
+	n := x.ownTable(x.op.lane).addStrange(homes, here.run, pos)
+	if n == 0 {
+		return 0
+	}
+	x.ownNamesLive += n
+	if slot == nil {
+		slot = x.newLane(here)
+	}
+	l := x.makeOwn(here, slot, pos+n)
+	fillUnseen(x.ownNames(l)[pos:pos+n], pairs, stride)
+	x.claim(here, slot, n)
+	x.gained(n)
+	return n
+}
+
 // unname takes the own names of positions that the holder does not hold any
 // more, whatever it held of them before, out of its table.
 func (x *Index) unname(at spot, l lane, gone bool, lo, hi int) {
+	if gone || l.plain() && l.reach() <= lo {
+		x.forgetOwn(at, l, lo, hi)
+		return
+	}
 	class := at.class()
 	for lo < hi {
-		for ; lo < hi && !gone && x.holds(l, class, lo, -1); lo++ {
+		for ; lo < hi && x.holds(l, class, lo, -1); lo++ {
 		}
 		end := lo
-		for ; end < hi && (gone || !x.holds(l, class, end, -1)); end++ {
+		for ; end < hi && !x.holds(l, class, end, -1); end++ {
 		}
 		x.forgetOwn(at, l, lo, end)
 		lo = end
@@ -175,8 +222,13 @@ func (x *Index) forgetOwn(at spot, l lane, lo, hi int) {
 		return // the holder's id is retired, and its table gone
 	}
 	names, was := x.ownNames(l), own.live
-	for p := lo; p < min(hi, len(names)); p++ {
-		own.remove(x.names.hash(names[p].Load()), at.run, p)
+	for hi = min(hi, len(names)); lo < hi; {
+		homes := x.homes[:min(hi-lo, maxHomes)]
+		for i := range homes {
+			homes[i] = x.names.hash(names[lo+i].Load())
+		}
+		own.removeAll(homes, at.run, lo)
+		lo += len(homes)
 	}
 	x.ownNamesLive += own.live - was
 	x.tidyOwn(l.id())
@@ -227,20 +279,23 @@ func (x *Index) strangeOwn(i, n int) int {
 	return n
 }
 
-// strangeShared is how many of blocks [i, i+n) have names by which the holder's
-// shard calls no block in runs whose names it shares. Where the first is one, old
-// is the block that has it.
+// strangeShared is how many of blocks [i, i+n), at most maxHomes, have names by
+// which the holder's shard calls no block in runs whose names it shares. Where the
+// first is one, old is the block that has it.
 func (x *Index) strangeShared(i, n int) (k int, old spot, first bool) {
-	for ; k < n; k++ {
-		h := x.names.hash(x.op.name(i + k))
-		if e, _ := x.names.first(h); e == 0 {
+	homes, pairs, stride := x.homes[:n], x.op.pairs[i*x.op.stride:], x.op.stride
+	for j := range homes {
+		homes[j] = x.names.hash(pairs[j*stride])
+	}
+	for _, j := range x.suspects[:x.names.suspects(x.suspects[:], homes, 0)] {
+		if e, _ := x.names.first(homes[j]); e == 0 {
 			continue
 		}
-		if at, ok := x.resolveShared(x.op.name(i + k)); ok {
-			return k, at, k == 0
+		if at, ok := x.resolveShared(x.op.name(i + int(j))); ok {
+			return int(j), at, j == 0
 		}
 	}
-	return k, spot{}, false
+	return n, spot{}, false
 }
 
 // addOwnName notes that a holder calls a block by a name of its own.

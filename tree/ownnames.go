@@ -3,7 +3,7 @@ package tree
 import "math/bits"
 
 const (
-	ownDouble   = 64   // lines that a segment has at most while it doubles
+	ownDouble   = 256  // lines that a segment has at most while it doubles
 	ownKept     = 8    // lines that a table without names keeps at most
 	ownWhole    = 8192 // lines that a table has at most before it is cut
 	ownSegments = 64   // and what it is cut into
@@ -58,7 +58,7 @@ func (t *ownTable) suspects(dst []uint8, hashes []uint64) (n int) {
 		}
 		word := s.words[s.home(h, told)]
 		dst[n] = uint8(j)
-		n += int(-(word>>56 | lineMatch(word, h)) >> 63)
+		n += int(-(passedBy(word, h) | lineMatch(word, h)) >> 63)
 	}
 	return n
 }
@@ -109,6 +109,40 @@ func (t *ownTable) addAll(hashes []uint64, run uint32, pos int) {
 	for i, h := range hashes {
 		t.add(h, run, pos+i)
 	}
+}
+
+// addStrange is addAll for as many of the blocks, from the first on, as have
+// names that are surely not in the table; returns how many those are.
+func (t *ownTable) addStrange(hashes []uint64, run uint32, pos int) int {
+	s := &t.whole
+	if t.cut != nil || (s.used+len(hashes))*4 > s.slots()*3 {
+		for j, h := range hashes {
+			if e, _ := t.first(h); e != 0 {
+				return j
+			}
+			t.add(h, run, pos+j)
+		}
+		return len(hashes)
+	}
+	block, n := makeEntry(0, run, pos), 0
+	for _, h := range hashes {
+		i := s.home(h, 0)
+		line := line8(s.words, i)
+		if passedBy(line[0], h)|lineMatch(line[0], h) != 0 {
+			if e, _ := s.next(h, i, 0); e != 0 {
+				break
+			}
+		}
+		if e := h&entryHash | block; putIn(line, e) {
+			s.used++
+		} else {
+			s.put(e, 0)
+		}
+		block++
+		n++
+	}
+	t.live += n
+	return n
 }
 
 // grow gives a segment its next size: twice as large while small, then two steps
@@ -193,6 +227,28 @@ func (t *ownTable) remove(hash uint64, run uint32, pos int) bool {
 		t.resize(s, told, len(s.words)/lineWords/2)
 	}
 	return true
+}
+
+// removeAll is remove for blocks side by side, from a position of a run on.
+func (t *ownTable) removeAll(hashes []uint64, run uint32, pos int) {
+	s := &t.whole
+	if t.cut != nil || sparse(s.used-len(hashes), s.slots()) {
+		for i, h := range hashes {
+			t.remove(h, run, pos+i)
+		}
+		return
+	}
+	block, was := makeEntry(0, run, pos), s.used
+	for _, h := range hashes {
+		if e := h&entryHash | block; !takeOut(line8(s.words, s.home(e, 0)), e) {
+			s.take(e, 0)
+		} else {
+			s.used--
+		}
+		block++
+	}
+	t.live -= was - s.used
+	t.crowded -= crowded(was, s.slots()) - crowded(s.used, s.slots())
 }
 
 func (t *ownTable) bytes() int {

@@ -34,29 +34,13 @@ func (want ownBlocks) check(t *testing.T, o *ownTable) {
 			t.Fatalf("block %d of run %#x is there %d times by hash %#x, want %d", b.pos, b.run, got, b.hash, n)
 		}
 	}
-	segments := o.cut
+	segments, told := o.cut, uint(ownCut)
 	if segments == nil {
-		segments = []segment{o.whole}
+		segments, told = []segment{o.whole}, 0
 	}
 	for i := range segments {
-		s, passed := &segments[i], 0
-		n := 0
-		for w := 0; w < len(s.words); w += lineWords {
-			for k := range lineSlots {
-				if s.words[w]>>(8*k+7)&1 != 0 {
-					n++
-				}
-			}
-			if p := int(s.words[w] >> 56); p < lineMany { // else nobody counts
-				passed += p
-			}
-		}
-		if n != s.used {
-			t.Fatalf("segment %d has %d entries, counted %d", i, n, s.used)
-		}
-		if n == 0 && passed != 0 {
-			t.Fatalf("segment %d is empty, and %d have passed", i, passed)
-		}
+		s := &segments[i]
+		n := s.check(t, told)
 		used += n
 		crowdedNow += crowded(n, s.slots())
 	}
@@ -66,6 +50,34 @@ func (want ownBlocks) check(t *testing.T, o *ownTable) {
 	if o.crowded != crowdedNow {
 		t.Fatalf("%d segments are crowded, counted %d", crowdedNow, o.crowded)
 	}
+}
+
+// check compares how many entries a segment has with what it has counted, and the
+// kinds that have passed a line with those of the entries behind it.
+func (s *segment) check(t *testing.T, told uint) (n int) {
+	t.Helper()
+	passed := make([]uint64, len(s.words))
+	for i := 0; i < len(s.words); i += lineWords {
+		for k := range lineSlots {
+			if s.words[i]>>(8*k+7)&1 == 0 {
+				continue
+			}
+			n++
+			e := s.words[i+1+k]
+			for l := s.home(e, told); l != i; l = s.after(l) {
+				passed[l] |= passes(e)
+			}
+		}
+	}
+	if n != s.used {
+		t.Fatalf("a segment has %d entries, counted %d", n, s.used)
+	}
+	for i := 0; i < len(s.words); i += lineWords {
+		if got, want := s.words[i]>>linePassed, passed[i]>>linePassed; got != want {
+			t.Fatalf("line %d of %d: kinds %08b have passed it, it says %08b", i/lineWords, len(s.words)/lineWords, want, got)
+		}
+	}
+	return n
 }
 
 // TestOwnTable plays random names on a table and on a map: few hashes, that

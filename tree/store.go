@@ -182,6 +182,12 @@ func (x *Index) holdKnown(here spot, i, k int) int {
 			}
 		}
 	}
+	if k = min(k, maxHomes); k > 1 {
+		x.warm(i, k)
+	}
+	if n := x.holdOwn(here, slot, i, k); n > 0 {
+		return n
+	}
 	return x.holdSlow(here, i, k)
 }
 
@@ -228,13 +234,10 @@ func (x *Index) untouched(l lane, class uint32, pos, n int) int {
 }
 
 // holdSlow is holdKnown for everything that is not plain: own names, twins,
-// copies. It claims stretches the holder does not have, under names that mean
-// nothing to it, at once.
+// copies, of at most maxHomes blocks. It claims stretches the holder does not
+// have, under names that mean nothing to it, at once.
 func (x *Index) holdSlow(here spot, i, k int) int {
 	class, from := here.class(), here.pos()
-	if k = min(k, maxHomes); k > 1 {
-		x.warm(i, k)
-	}
 	strange := 0 // blocks whose names are known to mean nothing, done ones among them
 	for done := 0; done < k; {
 		here.position = int32(from + done)

@@ -61,11 +61,11 @@ func BenchmarkDecode(b *testing.B) {
 				if ahead && ok {
 					if k == 0 {
 						for j := range tree.Foresight {
-							foreseer.Coming(&now[j])
+							foreseer.Coming(from[i+j], &now[j])
 						}
 					}
 					if k+tree.Foresight < batch {
-						foreseer.Coming(&now[k+tree.Foresight])
+						foreseer.Coming(from[i+k+tree.Foresight], &now[k+tree.Foresight])
 					}
 				}
 				index.Store(from[i+k], &now[k])

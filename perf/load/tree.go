@@ -76,12 +76,13 @@ func (a *adapter) Apply(events []corpus.Op) {
 
 // tell says that an event will come.
 func (a *adapter) tell(o *corpus.Op) {
+	owner := tree.Owner{Holder: a.holders[o.Holder], Tier: tree.Tier(o.Tier)}
 	switch o.Kind {
 	case corpus.Store:
 		a.stored.HasParent, a.stored.Parent, a.stored.Pairs = o.HasParent, o.Parent, o.Words
-		a.foreseer.Coming(&a.stored)
+		a.foreseer.Coming(owner, &a.stored)
 	case corpus.Remove:
-		a.foreseer.ComingRemove(o.Words)
+		a.foreseer.ComingRemove(owner, o.Words)
 	}
 }
 

@@ -18,9 +18,9 @@ type foreseer struct {
 	late    int // events applied before they were told of
 }
 
-func (f *foreseer) Coming(s *tree.Store) { f.tell("store", s.Pairs) }
+func (f *foreseer) Coming(_ tree.Owner, s *tree.Store) { f.tell("store", s.Pairs) }
 
-func (f *foreseer) ComingRemove(names []uint64) { f.tell("remove", names) }
+func (f *foreseer) ComingRemove(_ tree.Owner, names []uint64) { f.tell("remove", names) }
 
 func (f *foreseer) tell(what string, words []uint64) {
 	f.told = append(f.told, fmt.Sprint(what, words))

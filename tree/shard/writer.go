@@ -135,10 +135,10 @@ func (s *Shard) foretell(f *foresight) {
 		switch r.kind() {
 		case kindStore:
 			s.coming = r.store()
-			s.foreseer.Coming(&s.coming)
+			s.foreseer.Coming(r.owner(), &s.coming)
 			f.told++
 		case kindRemove:
-			s.foreseer.ComingRemove(r.names())
+			s.foreseer.ComingRemove(r.owner(), r.names())
 			f.told++
 		}
 	}
