@@ -26,6 +26,9 @@ func (x *Index) Remove(o Owner, names []uint64) Outcome {
 		slot := x.slot(at.hd, x.op.lane)
 		l := lane(slot.Load())
 		if lo, hi, n := x.stretch(at, l, i, len(names)); n > 0 {
+			if i+n < len(names) {
+				x.expect(names[i+n])
+			}
 			at.position = int32(lo)
 			x.lower(at, slot, hi-lo, x.op.tier, x.op.shard)
 			x.lost(n)
@@ -38,6 +41,28 @@ func (x *Index) Remove(o Owner, names []uint64) Outcome {
 		i++
 	}
 	return x.op.out
+}
+
+// expect has the place loaded where a name of the holder stands most likely, while
+// what comes before it is worked on.
+func (x *Index) expect(name uint64) {
+	ls, h := &x.lanes[x.op.lane], x.names.hash(name)
+	if ls.ownRuns == 0 || 2*ls.own.names() <= ls.residencies {
+		if e, _ := x.names.first(h); e != 0 {
+			run, pos := entryRun(e), entryPos(e)
+			hd := x.run(run)
+			x.lines[0], x.lines[1] = address(&hd[hVersion]), address(&hd[hBody+capOf(classOf(run))+pos])
+			fetchLines(&x.lines[0], 2)
+		}
+		return
+	}
+	if e, _ := ls.own.first(h); e != 0 {
+		l := x.laneIn(x.run(entryRun(e)), x.op.lane)
+		if names := x.ownNames(l); l.own() && entryPos(e) < len(names) {
+			x.lines[0] = address(&names[entryPos(e)])
+			fetchLines(&x.lines[0], 1)
+		}
+	}
 }
 
 // stretch is how many names from i on are neighbours of a spot in its run, on
