@@ -32,7 +32,7 @@ const (
 	// comingNames is how many names of a later event are fetched.
 	comingNames = 16
 	// recentEnds is how many ends of chains are remembered.
-	recentEnds = 2048
+	recentEnds = 8192
 )
 
 // coming is a later event whose run is not known yet.
