@@ -270,12 +270,10 @@ var mutations = []mutation{
 	}`,
 		`^TestDifferential$/^reuse$`, nil, false},
 	{"an own name outlives its block", "own.go",
-		`		own.remove(x.names.hash(names[p].Load()), at.run, p)
-`,
+		`		own.removeAll(homes, at.run, lo)`,
 		`		if !MUTANT {
-			own.remove(x.names.hash(names[p].Load()), at.run, p)
-		}
-`,
+			own.removeAll(homes, at.run, lo)
+		}`,
 		`^TestDifferential$/^reuse$`, nil, false},
 	{"what is remembered of a chain's end is believed", "resolve.go",
 		`		if at, ok := x.means(e, name); ok {
@@ -358,6 +356,26 @@ var mutations = []mutation{
 			word &= 1<<linePassed - 1
 		}
 		n += int(-(passedBy(word, h<<nameCut) | lineMatch(word, h<<nameCut)) >> 63) // 1 if there is any`,
+		`^TestNameTable$`, nil, false},
+	{"a name goes in beside another block's", "nametable.go",
+		`			if e, _ := s.next(hash, i, 0); e != 0 {
+				break
+			}`,
+		`			if e, _ := s.next(hash, i, 0); e != 0 && !MUTANT {
+				break
+			}`,
+		`^TestDifferential$`, nil, false},
+	{"a name goes in beside its holder's other block", "ownnames.go",
+		`			if e, _ := s.next(h, i, 0); e != 0 {
+				break
+			}`,
+		`			if e, _ := s.next(h, i, 0); e != 0 && !MUTANT {
+				break
+			}`,
+		`^TestDifferential$`, nil, false},
+	{"a kind of names has passed a line no more", "lines.go",
+		`		if d <= passed && first >= d {`,
+		`		if d <= passed && (first >= d || MUTANT) {`,
 		`^TestNameTable$`, nil, false},
 	{"a block is stored behind itself", "duplicates.go",
 		`		seen[h>>32&mask] = seenBits(h)`,

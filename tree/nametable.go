@@ -103,6 +103,34 @@ func (t *nameTable) addAll(hashes []uint64, run uint32, pos int) {
 	t.live += len(hashes)
 }
 
+// addStrange is addAll for as many of the blocks, from the first on, as have
+// names that are surely not in the table; returns how many those are.
+func (t *nameTable) addStrange(hashes []uint64, run uint32, pos int) (n int) {
+	block := nameEntry(0, run, pos)
+	for _, h := range hashes {
+		s, hash := t.segment(h), h<<nameCut
+		if s.full(5, 7) {
+			t.grow(s)
+		}
+		i := s.home(hash, 0)
+		line := line8(s.words, i)
+		if passedBy(line[0], hash)|lineMatch(line[0], hash) != 0 {
+			if e, _ := s.next(hash, i, 0); e != 0 {
+				break
+			}
+		}
+		if e := hash&entryHash | block; putIn(line, e) {
+			s.used++
+		} else {
+			s.put(e, 0)
+		}
+		block++
+		n++
+	}
+	t.live += n
+	return n
+}
+
 // grow makes a full segment larger, if there is room for that.
 func (t *nameTable) grow(s *segment) {
 	if t.meter.mayGrow(s.used, s.slots(), 10) {

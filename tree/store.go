@@ -108,6 +108,12 @@ func (x *Index) chain(at place, i, n int) {
 			}
 			goesOn = true
 			fresh = min(fresh, len(x.homes))
+			if x.brings(i) {
+				here, k = x.bring(at, i, fresh, want)
+				at = place{here.run, here.pos() + k}
+				i += k
+				continue
+			}
 			novel := false
 			if x.private(at) {
 				var old spot
