@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,14 +81,16 @@ func clockCost() time.Duration {
 const atOnce = 128
 
 // touched keeps the reads of touch from being left out.
-var touched uint64
+var touched atomic.Uint64
 
 func touch(ops []Op) {
+	sum := uint64(0)
 	for i := range ops {
 		for _, w := range ops[i].Words {
-			touched += w
+			sum += w
 		}
 	}
+	touched.Add(sum)
 }
 
 // playCorpus warms a new tree up with the first half of a corpus and measures
