@@ -57,14 +57,14 @@ func (t *nameTable) next(hash uint64, from int) (e uint64, behind int) {
 	return t.segment(hash).next(hash<<nameCut, from, 0)
 }
 
-// suspects writes down which of some hashes, by their numbers, are perhaps of
-// names in the table, for all others one word tells; returns how many there are.
+// suspects writes down which of at most maxHomes hashes, by their numbers, are perhaps
+// of names in the table, for all others one word tells; returns how many there are.
 // It has no branches, so that processors look at many of those words at a time.
-func (t *nameTable) suspects(dst []uint8, hashes []uint64, first int) (n int) {
+func (t *nameTable) suspects(dst []uint8, hashes []uint64) (n int) {
 	for j, h := range hashes {
 		s := t.segment(h)
 		word := s.words[s.home(h<<nameCut, 0)]
-		dst[n] = uint8(first + j)
+		dst[n] = uint8(j)
 		n += int(-(passedBy(word, h<<nameCut) | lineMatch(word, h<<nameCut)) >> 63) // 1 if there is any
 	}
 	return n
@@ -83,28 +83,9 @@ func (t *nameTable) add(hash uint64, run uint32, pos int) {
 	t.live++
 }
 
-// addAll is add for blocks side by side, from a position of a run on. Nearly all
-// find room where their search begins.
-func (t *nameTable) addAll(hashes []uint64, run uint32, pos int) {
-	block := nameEntry(0, run, pos)
-	for _, h := range hashes {
-		s := t.segment(h)
-		if s.full(5, 7) {
-			t.grow(s)
-		}
-		e := h<<nameCut&entryHash | block
-		if putIn(line8(s.words, s.home(e, 0)), e) {
-			s.used++
-		} else {
-			s.put(e, 0)
-		}
-		block++
-	}
-	t.live += len(hashes)
-}
-
-// addStrange is addAll for as many of the blocks, from the first on, as have
-// names that are surely not in the table; returns how many those are.
+// addStrange is add for blocks side by side, from a position of a run on: as many,
+// from the first on, as have names that are surely not in the table. It returns how
+// many those are. Nearly all find room where their search begins.
 func (t *nameTable) addStrange(hashes []uint64, run uint32, pos int) (n int) {
 	block := nameEntry(0, run, pos)
 	for _, h := range hashes {

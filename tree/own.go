@@ -287,7 +287,7 @@ func (x *Index) strangeShared(i, n int) (k int, old spot, first bool) {
 	for j := range homes {
 		homes[j] = x.names.hash(pairs[j*stride])
 	}
-	for _, j := range x.suspects[:x.names.suspects(x.suspects[:], homes, 0)] {
+	for _, j := range x.suspects[:x.names.suspects(x.suspects[:], homes)] {
 		if e, _ := x.names.first(homes[j]); e == 0 {
 			continue
 		}

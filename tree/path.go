@@ -104,42 +104,6 @@ func (x *Index) extend(at place, i, n, want int) (here spot, k int) {
 	return spot{run: id, hd: hd}, k
 }
 
-// brings reports whether block i of the event, which does not exist, and those
-// behind it are brought as nearly all are: by a holder without names of its own,
-// with names that nobody knows, where memory is not short.
-func (x *Index) brings(i int) bool {
-	if x.lanes[x.op.lane].ownRuns > 0 || x.tight() {
-		return false
-	}
-	e, _ := x.names.first(x.names.hash(x.op.name(i)))
-	return e == 0
-}
-
-// bring stores blocks from i on behind a place, at most n, up to the first one whose
-// name is known: the look that tells so puts those that are not into the table. It
-// returns where they lie and how many they are, one at least; the others are there
-// without names, for the holder to come to next.
-func (x *Index) bring(at place, i, n, want int) (here spot, k int) {
-	here, n = x.extend(at, i, n, want)
-	class, pos, pairs := here.class(), here.pos(), x.op.pairs[i*x.op.stride:]
-	fillUnseen(sharedNames(here.hd, class)[pos:pos+n], pairs, x.op.stride)
-	for k < n {
-		homes := x.homes[:min(n-k, fetchStep)]
-		x.fetch(i, i+k+len(homes)+lead)
-		for j := range homes {
-			homes[j] = x.names.hash(pairs[(k+j)*x.op.stride])
-		}
-		m := x.names.addStrange(homes, here.run, pos+k)
-		if k += m; m < len(homes) {
-			break
-		}
-	}
-	setNamed(here.hd, class, pos, pos+k)
-	x.claim(here, x.laneHere(here), k)
-	x.gained(k)
-	return here, k
-}
-
 // appendOne stores an event of one block, behind a parent that its owner holds,
 // if that is as plain as decoding nearly always is: the parent is the last of
 // its run and of all the owner has there, the run has room, nothing goes on from

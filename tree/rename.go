@@ -7,40 +7,16 @@ type move struct {
 	n     [NumTiers]uint32
 }
 
-// novel looks up the names of blocks [i, i+n), all at once, and reports whether
-// none of them is in the name table, so that nothing can mean another block.
-// Their hashes are left in x.homes.
-func (x *Index) novel(i, n int) bool {
-	homes, pairs, stride := x.homes[:n], x.op.pairs[i*x.op.stride:], x.op.stride
-	suspects := 0
-	for j := 0; j < n; {
-		from, end := j, min(j+fetchStep, n)
-		x.fetch(i, i+end+lead)
-		for ; j < end; j++ {
-			homes[j] = x.names.hash(pairs[j*stride])
-		}
-		suspects += x.names.suspects(x.suspects[suspects:], homes[from:end], from)
+// novel reports whether nobody calls a block by the name of the event's block i,
+// so that it cannot mean another one. Those behind it are most likely like it.
+func (x *Index) novel(i int) bool {
+	h := x.names.hash(x.op.name(i))
+	if e, _ := x.names.first(h); e != 0 {
+		return false // or only looks as if: renames will see
 	}
-	for _, j := range x.suspects[:suspects] {
-		h, name := homes[j], pairs[int(j)*stride]
-		for e, at := x.names.first(h); e != 0; e, at = x.names.next(h, at) {
-			if x.nameOf(e) == name {
-				return false
-			}
-		}
-	}
-	own := x.lanes[x.op.lane].own
-	if own == nil {
-		return true
-	}
-	for j, h := range homes {
-		x.lines[j] = own.line(h)
-	}
-	fetchLines(&x.lines[0], n)
-	for _, h := range homes {
-		if e, _ := own.first(h); e != 0 {
-			return false // or only looks as if: renames will see
-		}
+	if own := x.lanes[x.op.lane].own; own.names() > 0 {
+		e, _ := own.first(h)
+		return e == 0
 	}
 	return true
 }

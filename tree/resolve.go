@@ -175,13 +175,27 @@ func (x *Index) shareNames(at spot, n, block int) bool {
 	return true
 }
 
-// nameNovel is shareNames for positions without names and names that novel found
-// in no block.
-func (x *Index) nameNovel(at spot, n, block int) {
+// nameNovel is shareNames for positions without names, up to the first block whose
+// name somebody knows, which is not the first of all: the look that tells so puts
+// those that nobody knows into the table. It returns how many they are; the others
+// are there without names, for the holder to come to next.
+func (x *Index) nameNovel(at spot, n, block int) (k int) {
 	class, pos := at.class(), at.pos()
-	fillUnseen(sharedNames(at.hd, class)[pos:pos+n], x.op.pairs[block*x.op.stride:], x.op.stride)
-	x.names.addAll(x.homes[:n], at.run, pos)
-	setNamed(at.hd, class, pos, pos+n)
+	pairs, stride := x.op.pairs[block*x.op.stride:], x.op.stride
+	fillUnseen(sharedNames(at.hd, class)[pos:pos+n], pairs, stride)
+	for k < n {
+		homes := x.homes[:min(n-k, fetchStep)]
+		x.fetch(block, block+k+len(homes)+lead)
+		for j := range homes {
+			homes[j] = x.names.hash(pairs[(k+j)*stride])
+		}
+		m := x.names.addStrange(homes, at.run, pos+k)
+		if k += m; m < len(homes) {
+			break
+		}
+	}
+	setNamed(at.hd, class, pos, pos+k)
+	return k
 }
 
 // warm fetches the places of names of blocks [i, i+n) of the event ahead of their

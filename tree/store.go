@@ -108,12 +108,6 @@ func (x *Index) chain(at place, i, n int) {
 			}
 			goesOn = true
 			fresh = min(fresh, len(x.homes))
-			if x.brings(i) {
-				here, k = x.bring(at, i, fresh, want)
-				at = place{here.run, here.pos() + k}
-				i += k
-				continue
-			}
 			novel := false
 			if x.private(at) {
 				var old spot
@@ -123,11 +117,12 @@ func (x *Index) chain(at place, i, n int) {
 					x.take(old, i)
 					continue
 				}
-			} else if novel = x.novel(i, fresh); !novel && x.renames(i, fresh) {
+			} else if novel = x.novel(i); novel {
+				fresh = x.strangeOwn(i, fresh)
+			} else if x.renames(i, fresh) {
 				continue
 			}
-			ok := x.admit(at, here, 0, i, fresh, novel)
-			if ok {
+			if x.admit(at, here, 0, i, fresh, novel) {
 				here, k = x.extend(at, i, fresh, want)
 			}
 			if k == 0 {
@@ -138,8 +133,8 @@ func (x *Index) chain(at place, i, n int) {
 				break
 			}
 			slot := x.laneHere(here)
-			if novel && !lane(slot.Load()).own() {
-				x.nameNovel(here, k, i)
+			if novel {
+				k = x.nameNovel(here, k, i)
 			} else {
 				x.nameSpan(here, slot, k, i)
 			}
