@@ -275,17 +275,23 @@ var mutations = []mutation{
 			own.removeAll(homes, at.run, lo)
 		}`,
 		`^TestDifferential$/^reuse$`, nil, false},
+	{"a chain's end is remembered longer than it is held", "resolve.go",
+		`names[at.pos()].Load() == name && x.holds(l, at.class(), at.pos(), shard)`,
+		`names[at.pos()].Load() == name && (MUTANT || x.holds(l, at.class(), at.pos(), shard))`,
+		`^TestDifferential$`, nil, false},
+	{"a chain's end is sought where its holder has fewer names", "resolve.go",
+		`	return at, at.pos() < len(names) && `,
+		`	return at, (MUTANT || at.pos() < len(names)) && `,
+		`^TestDifferential$`, nil, false},
 	{"what is remembered of a chain's end is believed", "resolve.go",
 		`		if at, ok := x.means(e, name); ok {
 			return at, true
 		}
-	}
-	return x.resolve(name)`,
+		if`,
 		`		if at, ok := x.means(e, name); ok || MUTANT {
 			return at, true
 		}
-	}
-	return x.resolve(name)`,
+		if`,
 		`^TestDifferential$/^leaf-first$`, nil, false},
 	{"a block is appended beside the child that has it", "path.go",
 		`l.tier() != x.op.tier || childBit(hd, class, pos) {`,

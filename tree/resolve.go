@@ -97,29 +97,39 @@ func (x *Index) resolveParent(name uint64) (spot, bool) {
 		if at, ok := x.means(e, name); ok {
 			return at, true
 		}
+		if x.lanes[x.op.lane].ownRuns > 0 {
+			if at, ok := x.meansOwn(e, name); ok {
+				return at, true
+			}
+		}
 	}
 	return x.resolve(name)
 }
 
 func (x *Index) resolveOwn(name uint64) (spot, bool) {
-	id, shard := x.op.lane, int(x.op.shard)
-	own := x.lanes[id].own
+	own := x.lanes[x.op.lane].own
 	if own.names() == 0 {
 		return spot{}, false
 	}
 	h := x.names.hash(name)
 	for e, i := own.first(h); e != 0; e, i = own.next(h, i) {
-		at := x.spotAt(e)
-		l := x.laneIn(at.hd, id)
-		if x.exceptional(l, at.class(), at.pos()) {
-			if x.supportsName(x.supportsOf(id, at.run, at.pos()), name, shard) {
-				return at, true
-			}
-		} else if x.nameAt(l, at.hd, at.class(), at.pos()) == name && x.holds(l, at.class(), at.pos(), shard) {
+		if at, ok := x.meansOwn(e, name); ok {
 			return at, true
 		}
 	}
 	return spot{}, false
+}
+
+// meansOwn reports whether the current holder's shard holds the block of an entry,
+// which may be out of date, and calls it by a name.
+func (x *Index) meansOwn(e, name uint64) (spot, bool) {
+	at, id, shard := x.spotAt(e), x.op.lane, int(x.op.shard)
+	l := x.laneIn(at.hd, id)
+	if x.exceptional(l, at.class(), at.pos()) {
+		return at, x.supportsName(x.supportsOf(id, at.run, at.pos()), name, shard)
+	}
+	names := x.namesOf(l, at.hd, at.class())
+	return at, at.pos() < len(names) && names[at.pos()].Load() == name && x.holds(l, at.class(), at.pos(), shard)
 }
 
 // maxTwins is how many blocks may share one name in the name table. Beyond it
