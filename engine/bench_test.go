@@ -38,6 +38,42 @@ func BenchmarkMatch(b *testing.B) {
 	}
 }
 
+// BenchmarkMatchFew asks a fleet for a prompt that three of its workers hold;
+// all others hold another one. What it takes should not be a matter of these.
+func BenchmarkMatchFew(b *testing.B) {
+	const blocks, few = 24, 3
+	for _, n := range []int{8, 64, 1000} {
+		b.Run(fmt.Sprintf("holders=%d-of-%d", few, n), func(b *testing.B) {
+			e := openEngine(b, Options{})
+			ev := event{tokens: count(1, 16*blocks), size: 16, medium: "GPU"}
+			other := event{tokens: count(1_000_000, 999_999+16*blocks), size: 16, medium: "GPU"}
+			for i := range blocks {
+				ev.names, other.names = append(ev.names, uint64(i)), append(other.names, uint64(i))
+			}
+			for i := range n {
+				w := addWorker(b, e, strconv.Itoa(i), "127.0.0.1", 1, dialects[1], nil)
+				if i*few%n < few { // spread over the fleet
+					w.say(b, ev)
+				} else {
+					w.say(b, other)
+				}
+			}
+			q := &Query{Model: "m", Tokens: ev.tokens}
+			var a Answer
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := e.Match(q, &a); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.StopTimer()
+			if len(a.Holders) != few || len(a.Flagged) != 0 || a.Holders[0].Tokens.Any != len(ev.tokens) {
+				b.Fatalf("%d holders, %d flagged", len(a.Holders), len(a.Flagged))
+			}
+		})
+	}
+}
+
 // BenchmarkAddSource adds the sources of one large model, none of which ever
 // answers. heap-B/source is what is left of each, its ring included.
 func BenchmarkAddSource(b *testing.B) {
