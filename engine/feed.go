@@ -145,10 +145,8 @@ func (f *feed) Learned(rank int, d ingest.Domain, blockSize, _ int) {
 	}
 }
 
-// applied is how far the stream's batches are wholly visible, begun how far
-// anything of them may be: both ends of what a walk between the two has seen.
+// applied is how far the stream's batches are wholly visible.
 func (f *feed) applied() shard.Position { return f.port.Applied() }
-func (f *feed) begun() shard.Position   { return f.port.Begun() }
 
 // wait waits until the stream's present history is applied through seq.
 func (f *feed) wait(ctx context.Context, seq uint64) error {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cairn-kv/cairn/tree"
+	"github.com/cairn-kv/cairn/tree/shard"
 )
 
 // This file makes the next view out of the present one. A source that comes or
@@ -62,12 +63,16 @@ func (m *modelView) replace(s *source, holders []*holder) *modelView {
 		end++
 	}
 	n.holders = spliced(m.holders, from, end, holders...)
+	var fed []*shard.Progress
+	for _, h := range holders {
+		for _, f := range h.feeds {
+			fed = append(fed, f.port.Progress())
+		}
+	}
+	n.streams = spliced(m.streams, m.streamsOf(from), m.streamsOf(end), fed...)
 	n.first = make([]int32, len(n.holders))
 	copy(n.first, m.first[:from])
-	streams := int32(0)
-	if from > 0 {
-		streams = m.first[from-1] + int32(len(m.holders[from-1].feeds))
-	}
+	streams := int32(m.streamsOf(from))
 	for j := from; j < len(n.holders); j++ {
 		n.first[j] = streams
 		streams += int32(len(n.holders[j].feeds))
@@ -87,6 +92,14 @@ func (m *modelView) replace(s *source, holders []*holder) *modelView {
 		n.parts = append(n.parts, part{shard: s.shard}.replace(from, from, len(holders), holders))
 	}
 	return &n
+}
+
+// streamsOf is where the streams of holder i begin, or end those of all.
+func (m *modelView) streamsOf(i int) int {
+	if i == len(m.holders) {
+		return len(m.streams)
+	}
+	return int(m.first[i])
 }
 
 // replace returns the part of a model in which wide holders stand instead of

@@ -10,6 +10,8 @@ import (
 
 	"github.com/cairn-kv/cairn/engine/hint"
 	"github.com/cairn-kv/cairn/tree"
+	"github.com/cairn-kv/cairn/tree/model"
+	"github.com/cairn-kv/cairn/tree/shard"
 )
 
 // TestViewsAreWhatAFreshLayoutIs: sources come, meet ranks and units, and go;
@@ -19,10 +21,20 @@ func TestViewsAreWhatAFreshLayoutIs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	e := &Engine{walks: map[string]map[placedRoot]int{}}
 	e.view.Store(&view{})
+	ports := shard.New(shard.Options{Index: model.New(), RingBytes: 512})
+	ports.Start(t.Context())
+	defer ports.Close()
 	var live []*source
 	ids := rng.Perm(1 << 16) // of holders; the index gives them in no order
 	grow := func(s *source, rank int, d Domain) {
-		h := &holder{id: tree.Holder(ids[0]), src: s, rank: rank, domain: d, feeds: make([]*feed, 1+rank%3)}
+		h := &holder{id: tree.Holder(ids[0]), src: s, rank: rank, domain: d}
+		for range 1 + rank%3 {
+			port, err := ports.OpenPort(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.feeds = append(h.feeds, &feed{port: port})
+		}
 		ids = ids[1:]
 		s.holders = append(s.holders, h)
 	}
@@ -98,6 +110,9 @@ func fresh(live []*source) (all []*modelView) {
 		for _, h := range m.holders {
 			m.first = append(m.first, streams)
 			streams += int32(len(h.feeds))
+			for _, f := range h.feeds {
+				m.streams = append(m.streams, f.port.Progress())
+			}
 		}
 		for shard := range 3 {
 			p := part{shard: shard}
@@ -123,7 +138,7 @@ func fresh(live []*source) (all []*modelView) {
 func describe(all []*modelView) string {
 	var b strings.Builder
 	for _, m := range all {
-		fmt.Fprintf(&b, "%s capable %d units %v walks %v first %v\n", m.name, m.capable, m.units, m.walks, m.first)
+		fmt.Fprintf(&b, "%s capable %d units %v walks %v first %v streams %v\n", m.name, m.capable, m.units, m.walks, m.first, m.streams)
 		for _, s := range m.sources {
 			fmt.Fprintf(&b, " %s", s.spec.ID)
 		}

@@ -249,21 +249,15 @@ func (k *querier) forget() {
 
 // note keeps what every stream of the model had applied before the walk.
 func (k *querier) note(m *modelView) {
-	k.before = k.before[:0]
-	for _, h := range m.holders {
-		for _, f := range h.feeds {
-			k.before = append(k.before, f.applied())
-		}
-	}
+	k.before = shard.AppendApplied(k.before[:0], m.streams)
 	k.after = slices.Grow(k.after[:0], len(k.before))[:len(k.before)]
 }
 
 // noteAfter keeps what the streams of holder i have begun after the walk. May be
 // repeated: what was seen until the last time counts.
 func (k *querier) noteAfter(m *modelView, i int) {
-	first := int(m.first[i])
-	for j, f := range m.holders[i].feeds {
-		k.after[first+j] = f.begun()
+	for j, end := m.streamsOf(i), m.streamsOf(i+1); j < end; j++ {
+		k.after[j] = m.streams[j].Begun()
 	}
 }
 

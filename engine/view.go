@@ -7,6 +7,7 @@ import (
 
 	"github.com/cairn-kv/cairn/engine/hint"
 	"github.com/cairn-kv/cairn/tree"
+	"github.com/cairn-kv/cairn/tree/shard"
 )
 
 // view is the routing snapshot that one query works on: which models there
@@ -32,7 +33,10 @@ type modelView struct {
 	parts   []part    // by shard, only those with holders
 	holders []*holder // by source, rank, domain
 	sources []*source // by id
-	first   []int32   // per holder: index of its first stream among all holders'
+	first   []int32   // per holder: index of its first stream in streams
+	// streams says how far each stream of each holder is: what every query asks
+	// of all of them, without the way through holders and feeds.
+	streams []*shard.Progress
 }
 
 // unitKey is a way to cut and hash a prompt.

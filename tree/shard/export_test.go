@@ -10,7 +10,10 @@ func (p *Port) RingWords() int { return p.ring.Cap() }
 func (p *Port) Watched() bool { return p.Watch() != nil }
 
 // Watch identifies what those who wait for the port wait at; nil: nobody does.
-func (p *Port) Watch() *watch { return p.progress.watch.Load() }
+func (p *Port) Watch() *watch { return p.watch.Load() }
 
 // MinRingBytes is the smallest ring.
 const MinRingBytes = minRingBytes
+
+// ProgressChunk is how many ports' Progress stand side by side.
+const ProgressChunk = progressChunk

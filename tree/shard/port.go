@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/cairn-kv/cairn/ring"
 	"github.com/cairn-kv/cairn/tree"
@@ -38,7 +39,8 @@ type Port struct {
 	ring      *ring.Ring[uint64]
 	maxRecord int // words
 	released  chan struct{}
-	slot      int // the writer's
+	slot      int       // the writer's
+	progress  *Progress // from when the port is attached
 
 	_           pad
 	incarnation uint32 // the stream's; it stamps the batches
@@ -46,7 +48,7 @@ type Port struct {
 	_           pad
 	tally       Counters // the writer's: what counters do not show yet
 	counters    counters
-	progress    progress
+	watch       atomic.Pointer[watch]
 	_           pad
 }
 
@@ -60,6 +62,16 @@ func newPort(ringBytes int) *Port {
 		released:  make(chan struct{}),
 	}
 }
+
+// Progress is how far the port's batches are begun and applied, for who asks
+// about many ports. Any goroutine may read it, also when the port is closed.
+func (p *Port) Progress() *Progress { return p.progress }
+
+// Applied returns Progress.Applied, which any goroutine may ask.
+func (p *Port) Applied() Position { return p.progress.Applied() }
+
+// Begun returns Progress.Begun, which any goroutine may ask.
+func (p *Port) Begun() Position { return p.progress.Begun() }
 
 // MaxBlocks returns how many blocks of span units one record holds: at most
 // MaxRecordBlocks, and at most what half the ring takes. It is 0 for a span
@@ -183,6 +195,7 @@ func (p *Port) Restart() {
 	p.Rollback()
 	p.incarnation++
 	p.progress.restart(p.incarnation)
+	p.restarted()
 }
 
 // Close ends the port; it does not wait. What was committed is still applied,

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"unsafe"
 
 	"github.com/cairn-kv/cairn/tree"
 	"github.com/cairn-kv/cairn/tree/shard"
@@ -196,4 +197,53 @@ func TestPositionsAreWhole(t *testing.T) {
 	}
 	close(end)
 	readers.Wait()
+}
+
+// TestProgressOutlivesItsPort: who has kept the Progress of a port that was
+// closed finds the last of its positions there, whoever has its slot now.
+func TestProgressOutlivesItsPort(t *testing.T) {
+	g := start(t, 0)
+	old := g.port()
+	must(t, old.Commit(7))
+	waitSeq(t, old, 7)
+	kept := []*shard.Progress{old.Progress()}
+	must(t, old.Close())
+	<-old.Done()
+	for range 3 * shard.ProgressChunk { // the slot is free, so each has it in turn
+		p := g.port()
+		must(t, p.Commit(100))
+		waitSeq(t, p, 100)
+		p.Restart()
+		must(t, p.Close())
+		<-p.Done()
+		kept = append(kept, p.Progress())
+	}
+	for i, at := range shard.AppendApplied(nil, kept) {
+		want := shard.Position{Incarnation: 1}
+		if i == 0 {
+			want = shard.Position{Seq: 7, Any: true}
+		}
+		if at != want || at != kept[i].Applied() {
+			t.Fatalf("port %d is at %+v, alone at %+v, want %+v", i, at, kept[i].Applied(), want)
+		}
+	}
+}
+
+// TestProgressStandsByLines: no Progress crosses a line of memory, and those of
+// one chunk have theirs to themselves.
+func TestProgressStandsByLines(t *testing.T) {
+	g := start(t, 0)
+	at := func() uintptr { return uintptr(unsafe.Pointer(g.port().Progress())) }
+	for i, was := 1, at(); i < 3*shard.ProgressChunk; i++ {
+		is := at()
+		switch {
+		case is%32 != 0:
+			t.Fatalf("port %d has its progress at %#x", i, is)
+		case i%shard.ProgressChunk == 0 && is%64 != 0:
+			t.Fatalf("a chunk begins at %#x", is)
+		case i%shard.ProgressChunk != 0 && is != was+32:
+			t.Fatalf("port %d has its progress at %#x, the one before at %#x", i, is, was)
+		}
+		was = is
+	}
 }

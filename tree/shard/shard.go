@@ -61,11 +61,12 @@ type Shard struct {
 	started bool
 
 	// The writer's own.
-	ports  []*Port // by slot; nil: free
-	open   int     // ports that are not nil
-	turns  uint    // taken so far
-	stored tree.Store
-	coming tree.Store
+	ports    []*Port    // by slot; nil: free
+	open     int        // ports that are not nil
+	progress []Progress // of ports to come
+	turns    uint       // taken so far
+	stored   tree.Store
+	coming   tree.Store
 }
 
 // New makes a shard without ports. It panics if Index is nil or RingBytes out

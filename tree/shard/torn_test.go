@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// TestPositionIsNeverTorn drives progress alone, much faster than a ring could:
+// TestPositionIsNeverTorn drives a Progress alone, much faster than a ring could:
 // a sequence read beside the state of another incarnation would show.
 func TestPositionIsNeverTorn(t *testing.T) {
-	var g progress
+	var g Progress
 	incarnations := uint32(3_000_000)
 	if testing.Short() || RaceEnabled {
 		incarnations = 200_000
@@ -16,18 +16,22 @@ func TestPositionIsNeverTorn(t *testing.T) {
 	end := make(chan struct{})
 	var readers sync.WaitGroup
 	readers.Go(func() {
+		of, many := []*Progress{&g}, []Position(nil)
 		for n := 0; ; n++ {
-			applied := g.position(sawApplied, &g.applied)
-			begun := g.position(sawBegun, &g.begun)
-			for _, at := range []Position{applied, begun} {
+			applied := g.Applied()
+			many = AppendApplied(many[:0], of)
+			begun := g.Begun()
+			for _, at := range []Position{applied, many[0], begun} {
 				if at.Any && at.Seq != uint64(at.Incarnation) {
 					t.Errorf("incarnation %d with the sequence of %d", at.Incarnation, at.Seq)
 					return
 				}
 			}
-			if begun.Incarnation == applied.Incarnation && !begun.Covers(applied) {
-				t.Errorf("applied %+v, and then begun no more than %+v", applied, begun)
-				return
+			for _, at := range [][2]Position{{applied, many[0]}, {many[0], begun}} {
+				if at[1].Incarnation == at[0].Incarnation && !at[1].Covers(at[0]) {
+					t.Errorf("applied %+v, then %+v, and then begun no more than %+v", applied, many[0], begun)
+					return
+				}
 			}
 			if n%64 == 0 {
 				select {

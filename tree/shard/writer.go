@@ -63,7 +63,7 @@ func (s *Shard) finish() {
 
 // attach gives p its place. It runs on the writer goroutine, as control.
 func (s *Shard) attach(p *Port) {
-	p.slot = s.bell.Attach(p.ring)
+	p.slot, p.progress = s.bell.Attach(p.ring), s.newProgress()
 	if p.slot == len(s.ports) {
 		s.ports = append(s.ports, nil)
 	}
@@ -157,7 +157,9 @@ func (s *Shard) apply(p *Port, r record) {
 		p.tally.Batches++
 		p.show()
 		seq, incarnation := r.mark()
-		p.progress.publish(incarnation, seq)
+		if p.progress.publish(incarnation, seq) {
+			p.published(seq)
+		}
 		return
 	}
 	p.tally.Records++
