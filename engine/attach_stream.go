@@ -114,6 +114,7 @@ func (p *plane) stream(a *attachment, f *feed, kept bool) (*ingest.Stream, error
 		},
 		Repair:    repair,
 		Learned:   &s.learned,
+		Changes:   &e.changes,
 		Owner:     a,
 		Port:      f.port,
 		Transport: zmtp.Options{DialContext: e.opt.DialContext},

@@ -44,6 +44,12 @@
 // model's sources cut it, and walks the index. What a query needs beside the
 // index stands in one immutable view, replaced as a whole.
 //
+// Before its walk a query notes how far every stream of the model is, which they
+// keep side by side; behind it, how far those are whose blocks it met. Of the
+// others it looks at those alone that an earlier query did not find in order
+// since the last change of any stream's state. So what few workers of many have
+// in common costs what the few do, and a nanosecond or two for each other.
+//
 // # Words
 //
 // A source is what is configured: a worker with all its dp ranks and TP
@@ -85,7 +91,9 @@
 // All methods may be called from any goroutine. Match and Hint take no lock,
 // touch no map and no channel, never wait for a writer, and allocate nothing
 // once their buffers have grown; they choose their view anew if the sources of
-// the model change at that very moment. An Answer or HintAnswer serves one
+// the model change at that very moment. The first Match behind a change of some
+// stream's state leaves what it found for the next ones, which is the one thing
+// that queries write where others read. An Answer or HintAnswer serves one
 // goroutine at a time. AddSource, RemoveSource and Close wait for writers or
 // streams and are bounded by their context. Every goroutine the engine starts
 // ends with RemoveSource or Close.

@@ -88,6 +88,8 @@ type Engine struct {
 	shards []*index
 	view   atomic.Pointer[view] // nil once closed
 	stats  stats
+	// changes counts what the streams' word is worth anew: see ingest.Changes.
+	changes ingest.Changes
 
 	selection *selection
 	repairs   *ingest.Limit // nil: the process's

@@ -84,6 +84,7 @@ func (f *feed) open(ctx context.Context) error {
 		ZeroParentUnknown: s.spec.ZeroParentUnknown,
 
 		Learned:   &s.learned,
+		Changes:   &e.changes,
 		Owner:     f,
 		Port:      port,
 		Transport: transport,
@@ -167,6 +168,14 @@ func (f *feed) wait(ctx context.Context, seq uint64) error {
 // walk began at from.
 func (f *feed) status(d Domain, from shard.Position) ingest.Status {
 	return f.stream.Status(ingest.Domain(d), from)
+}
+
+// settled is whether the stream answers in a domain, and in which state, for an
+// answer whose walk began at from or later, until the engine's changes are
+// counted up.
+func (f *feed) settled(d Domain, from shard.Position) (State, bool) {
+	state, ok := f.stream.Settled(ingest.Domain(d), from)
+	return State(state), ok
 }
 
 // describe gives the stream's full status.

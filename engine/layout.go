@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cairn-kv/cairn/tree"
 	"github.com/cairn-kv/cairn/tree/shard"
@@ -44,6 +45,7 @@ func spliced[T any](s []T, i, end int, add ...T) []T {
 // order of answers; with none it is out of the model.
 func (m *modelView) replace(s *source, holders []*holder) *modelView {
 	n := *m
+	n.survey = new(atomic.Pointer[survey])
 	i, known := slices.BinarySearchFunc(m.sources, s, (*source).compare)
 	role := 0
 	if s.role != 0 {

@@ -77,6 +77,7 @@ func (e *Engine) pin(k *querier, q *Query) (*modelView, error) {
 
 // answer turns findings into the caller's answer.
 func (k *querier) answer(e *Engine, m *modelView, a *Answer) {
+	s := k.surveyed(e, m)
 	k.sort()
 	// Reserved in one piece, since answers point into it.
 	a.positions = slices.Grow(a.positions, len(k.before))
@@ -86,7 +87,7 @@ func (k *querier) answer(e *Engine, m *modelView, a *Answer) {
 		h := m.holders[f.holder]
 		// Made in its place: with many holders copies are a good part of a match.
 		ha := h.answer(&a.Holders)
-		k.freshen(e, m, int(f.holder), now, a, &ha.Freshness)
+		k.freshen(e, m, int(f.holder), now, a, &ha.Freshness, s.isExact(int(f.holder)))
 		if !ha.Freshness.visible() {
 			a.Flagged = append(a.Flagged, *ha)
 			a.Holders = a.Holders[:len(a.Holders)-1]
@@ -99,25 +100,19 @@ func (k *querier) answer(e *Engine, m *modelView, a *Answer) {
 			HostExtension: max(0, f.tokens[tree.ViewExtension]-f.tokens[tree.ViewDevice]),
 		}
 	}
-	// Those that were not met may be withheld instead of empty.
-	for i, h := range m.holders {
-		if k.slot[i] != 0 || k.visible(e, m, i, now) {
-			continue
-		}
-		k.noteAfter(m, i)
-		k.freshen(e, m, i, now, a, &h.answer(&a.Flagged).Freshness)
-	}
+	k.withheld(e, m, s, now, a)
 }
 
 // freshness describes holder i of the model.
 func (k *querier) freshness(e *Engine, m *modelView, i int, now time.Time, a *Answer) (f Freshness) {
-	k.freshen(e, m, i, now, a, &f)
+	k.freshen(e, m, i, now, a, &f, false)
 	return f
 }
 
 // freshen describes holder i of the model, of which positions were noted before
-// and after. They go into the answer's own memory; f is zero.
-func (k *querier) freshen(e *Engine, m *modelView, i int, now time.Time, a *Answer, f *Freshness) {
+// and after. They go into the answer's own memory; f is zero. exact says that all
+// its streams are known to be.
+func (k *querier) freshen(e *Engine, m *modelView, i int, now time.Time, a *Answer, f *Freshness, exact bool) {
 	h := m.holders[i]
 	if h.rest != nil {
 		*f = h.rest.freshness(a)
@@ -126,7 +121,7 @@ func (k *querier) freshen(e *Engine, m *modelView, i int, now time.Time, a *Answ
 	start := len(a.positions)
 	for j, fd := range h.feeds {
 		before := k.before[int(m.first[i])+j]
-		if fd.exact(h.domain, before) {
+		if exact || fd.exact(h.domain, before) {
 			u := fd.stream.Pulse()
 			p := k.position(m, i, j, u.Seq)
 			a.positions = append(a.positions, p)

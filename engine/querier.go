@@ -21,6 +21,7 @@ type querier struct {
 	keys   content.Keys     // of the unit being hashed
 	before []shard.Position // applied per stream of the model, before the walk
 	after  []shard.Position // begun after it, of the holders for which it was noted
+	survey *survey          // of the model, from before positions were noted
 	found  []finding        // holders met
 	slot   []int32          // holder → index in found + 1; all zero between queries
 	order  []uint64         // of findings, deepest first: see sort
@@ -247,8 +248,10 @@ func (k *querier) forget() {
 	k.found = k.found[:0]
 }
 
-// note keeps what every stream of the model had applied before the walk.
+// note keeps what every stream of the model had applied before the walk, and
+// before it what is known of them.
 func (k *querier) note(m *modelView) {
+	k.survey = m.survey.Load()
 	k.before = shard.AppendApplied(k.before[:0], m.streams)
 	k.after = slices.Grow(k.after[:0], len(k.before))[:len(k.before)]
 }

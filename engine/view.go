@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/cairn-kv/cairn/engine/hint"
 	"github.com/cairn-kv/cairn/tree"
@@ -37,6 +38,9 @@ type modelView struct {
 	// streams says how far each stream of each holder is: what every query asks
 	// of all of them, without the way through holders and feeds.
 	streams []*shard.Progress
+	// survey is the last one of these holders, nil if there is none: the one
+	// thing that queries leave behind for others, once per change.
+	survey *atomic.Pointer[survey]
 }
 
 // unitKey is a way to cut and hash a prompt.

@@ -151,6 +151,7 @@ func (s *Stream) strict(v seq.Verdict, first, again bool) (_ seq.Verdict, cause 
 	switch {
 	case a == nil:
 	case v.Kind == seq.Restart, again:
+		s.receding.Store(true)
 		return seq.Verdict{Kind: seq.Gap, Missing: 1}, CauseRegression
 	case first && v.Kind == seq.Gap && a.FirstAtStart:
 		return v, CauseGap

@@ -49,10 +49,11 @@ func (c *Changes) made() { c.n.Add(1) }
 // state that answers, Exact or Degraded, and stays so wherever the stream goes
 // on from a position, until the stream's Changes are counted up. Any goroutine
 // may call it.
-func (s *Stream) Settled(d Domain, from shard.Position) bool {
+func (s *Stream) Settled(d Domain, from shard.Position) (State, bool) {
 	if s.down.Load() != 0 || s.receding.Load() { // in this order: see Status
-		return false
+		return Connecting, false
 	}
 	n := s.standings[d].Load()
-	return (n.state == Exact || n.state == Degraded) && reached(from, n.begin) && reached(from, n.from)
+	ok := (n.state == Exact || n.state == Degraded) && reached(from, n.begin) && reached(from, n.from)
+	return n.state, ok
 }

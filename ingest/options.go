@@ -122,6 +122,10 @@ type Options struct {
 	// Port is the stream's way into its shard. Required; Run closes it.
 	Port *shard.Port
 
+	// Changes, if set, counts what happens to Exact, Status and Settled but by
+	// positions: see Changes. Streams share one.
+	Changes *Changes
+
 	// Transport sets time-outs and limits of the connection that Dial does not
 	// make. Its Endpoint, Topics and Heartbeat are the stream's own.
 	Transport zmtp.Options

@@ -8,7 +8,8 @@ import (
 	"github.com/cairn-kv/cairn/tree/shard"
 )
 
-// set publishes what a domain's word is worth now.
+// set publishes what a domain's word is worth now, before anything that follows
+// from it is committed: see Changes.
 func (s *Stream) set(d Domain, n *standing) {
 	if d == CacheOwner && s.opt.Pool == PoolNone {
 		return
@@ -19,6 +20,7 @@ func (s *Stream) set(d Domain, n *standing) {
 		n.short, n.retained = Degraded, true // what was there before the first batch
 	}
 	s.standings[d].Store(n)
+	s.changes.made()
 	if old.state != n.state || old.cause != n.cause {
 		s.log.Info("state", "domain", d.String(), "state", n.state.String(), "was", old.state.String(), "cause", string(n.cause), "seq", s.seq)
 	}

@@ -25,6 +25,7 @@ type Stream struct {
 	learned  *Learned
 	maxRanks int
 	dial     dialFunc
+	changes  *Changes
 
 	// What any goroutine may read.
 	standings [NumDomains]atomic.Pointer[standing]
@@ -37,6 +38,7 @@ type Stream struct {
 	message   atomic.Int64 // unix ns
 	heard     atomic.Int64 // unix ns
 	lag       atomic.Int64 // ns
+	receding  atomic.Bool  // sequences may go back, and positions with them
 	counters  counters
 
 	// Run's goroutine alone: the sequence.
@@ -111,6 +113,10 @@ func NewStream(o Options) (*Stream, error) {
 		learned:  o.Learned,
 		maxRanks: o.maxRanks(),
 		machine:  seq.Machine{First: o.FirstSeq},
+		changes:  o.Changes,
+	}
+	if s.changes == nil {
+		s.changes = new(Changes)
 	}
 	s.opt.Repair.setDefaults()
 	s.proven = true
@@ -248,6 +254,7 @@ func (s *Stream) linkDown(err error) {
 	s.setError(err)
 	if s.received.Load() && s.down.Load() == 0 {
 		s.down.Store(time.Now().UnixNano())
+		s.changes.made()
 	}
 	s.log.Warn("disconnected", "error", err, "last_seq", s.lastSeq.Load())
 }
@@ -263,6 +270,7 @@ func (s *Stream) linkProven() {
 func (s *Stream) up() {
 	if s.down.Load() != 0 {
 		s.down.Store(0)
+		s.changes.made()
 		s.log.Info("caught up after a disconnect", "seq", s.seq)
 	}
 }

@@ -1,6 +1,9 @@
 package shard
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // Position is a place in a stream: the batch with sequence Seq in the given
 // incarnation, or, if Any is false, the incarnation's beginning.
@@ -75,15 +78,17 @@ func (g *Progress) Begun() Position { return g.position(sawBegun, &g.begun) }
 
 // AppendApplied appends what Applied returns for each of many ports.
 func AppendApplied(to []Position, of []*Progress) []Position {
-	for _, g := range of {
+	n := len(to)
+	to = slices.Grow(to, len(of))[:n+len(of)]
+	for i, g := range of {
+		at := &to[n+i]
 		state := g.state.Load()
-		at := Position{Incarnation: uint32(state >> stateBits)}
+		*at = Position{Incarnation: uint32(state >> stateBits)}
 		if state&sawApplied != 0 {
 			if at.Seq, at.Any = g.applied.Load(), true; g.state.Load() != state {
-				at = g.Applied()
+				*at = g.Applied()
 			}
 		}
-		to = append(to, at)
 	}
 	return to
 }
