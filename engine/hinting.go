@@ -261,8 +261,9 @@ func (k *querier) interval(m *modelView, i int, to []StreamPosition) (applied [2
 	}
 	var state State
 	for j, fd := range h.feeds {
-		s := fd.status(h.domain, k.before[int(m.first[i])+j])
-		p := k.position(m, i, j, s.Seq)
+		at := m.streamsOf(i) + j
+		s := fd.status(h.domain, k.before[at])
+		p := k.position(at, s.Seq)
 		p.join(j == 0, &applied)
 		if of := State(s.State); j == 0 || worst(state, of) != state {
 			state, cause = of, string(s.Cause)

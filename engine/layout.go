@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/cairn-kv/cairn/ingest"
 	"github.com/cairn-kv/cairn/tree"
 	"github.com/cairn-kv/cairn/tree/shard"
 )
@@ -65,19 +66,21 @@ func (m *modelView) replace(s *source, holders []*holder) *modelView {
 		end++
 	}
 	n.holders = spliced(m.holders, from, end, holders...)
-	var fed []*shard.Progress
+	var streams []*shard.Progress
+	var vitals []*ingest.Vitals
 	for _, h := range holders {
 		for _, f := range h.feeds {
-			fed = append(fed, f.port.Progress())
+			streams, vitals = append(streams, f.port.Progress()), append(vitals, f.stream.Vitals)
 		}
 	}
-	n.streams = spliced(m.streams, m.streamsOf(from), m.streamsOf(end), fed...)
+	first, past := m.streamsOf(from), m.streamsOf(end)
+	n.streams = spliced(m.streams, first, past, streams...)
+	n.vitals = spliced(m.vitals, first, past, vitals...)
 	n.first = make([]int32, len(n.holders))
 	copy(n.first, m.first[:from])
-	streams := int32(m.streamsOf(from))
 	for j := from; j < len(n.holders); j++ {
-		n.first[j] = streams
-		streams += int32(len(n.holders[j].feeds))
+		n.first[j] = int32(first)
+		first += len(n.holders[j].feeds)
 	}
 	n.parts = make([]part, 0, len(m.parts)+1)
 	placed := false

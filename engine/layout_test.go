@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cairn-kv/cairn/engine/hint"
+	"github.com/cairn-kv/cairn/ingest"
 	"github.com/cairn-kv/cairn/tree"
 	"github.com/cairn-kv/cairn/tree/model"
 	"github.com/cairn-kv/cairn/tree/shard"
@@ -33,7 +34,7 @@ func TestViewsAreWhatAFreshLayoutIs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h.feeds = append(h.feeds, &feed{port: port})
+			h.feeds = append(h.feeds, &feed{port: port, stream: &ingest.Stream{Vitals: new(ingest.Vitals)}})
 		}
 		ids = ids[1:]
 		s.holders = append(s.holders, h)
@@ -111,7 +112,7 @@ func fresh(live []*source) (all []*modelView) {
 			m.first = append(m.first, streams)
 			streams += int32(len(h.feeds))
 			for _, f := range h.feeds {
-				m.streams = append(m.streams, f.port.Progress())
+				m.streams, m.vitals = append(m.streams, f.port.Progress()), append(m.vitals, f.stream.Vitals)
 			}
 		}
 		for shard := range 3 {
@@ -138,7 +139,7 @@ func fresh(live []*source) (all []*modelView) {
 func describe(all []*modelView) string {
 	var b strings.Builder
 	for _, m := range all {
-		fmt.Fprintf(&b, "%s capable %d units %v walks %v first %v streams %v\n", m.name, m.capable, m.units, m.walks, m.first, m.streams)
+		fmt.Fprintf(&b, "%s capable %d units %v walks %v first %v streams %v %v\n", m.name, m.capable, m.units, m.walks, m.first, m.streams, m.vitals)
 		for _, s := range m.sources {
 			fmt.Fprintf(&b, " %s", s.spec.ID)
 		}

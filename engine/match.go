@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-kv/cairn/ingest"
 	"github.com/cairn-kv/cairn/tree"
+	"github.com/cairn-kv/cairn/tree/shard"
 )
 
 // Match finds what every holder of the query's model has of the prompt, and
@@ -119,22 +120,22 @@ func (k *querier) freshen(e *Engine, m *modelView, i int, now time.Time, a *Answ
 		return
 	}
 	start := len(a.positions)
-	for j, fd := range h.feeds {
-		before := k.before[int(m.first[i])+j]
-		if exact || fd.exact(h.domain, before) {
-			u := fd.stream.Pulse()
-			p := k.position(m, i, j, u.Seq)
+	first := m.streamsOf(i)
+	for j, end := first, m.streamsOf(i+1); j < end; j++ {
+		if exact || h.feeds[j-first].exact(h.domain, k.before[j]) {
+			u := m.vitals[j].Pulse()
+			p := k.position(j, u.Seq)
 			a.positions = append(a.positions, p)
-			p.join(j == 0, &f.Applied)
-			f.joinExact(e, j == 0, fd, &u, now)
+			p.join(j == first, &f.Applied)
+			f.joinExact(e, j == first, &u, m.streams[j], now)
 			continue
 		}
-		s := fd.status(h.domain, before)
-		p := k.position(m, i, j, s.Seq)
+		s := h.feeds[j-first].status(h.domain, k.before[j])
+		p := k.position(j, s.Seq)
 		a.positions = append(a.positions, p)
-		p.join(j == 0, &f.Applied)
-		f.join(e, j == 0, &s, now)
-		if at := fd.applied(); s.Received && (!at.Any || s.Seq > at.Seq) {
+		p.join(j == first, &f.Applied)
+		f.join(e, j == first, &s, now)
+		if at := m.streams[j].Applied(); s.Received && (!at.Any || s.Seq > at.Seq) {
 			f.Lag = max(f.Lag, max(0, s.Lag)+since(now, s.Message))
 		}
 	}
@@ -163,7 +164,7 @@ func (f *Freshness) join(e *Engine, first bool, s *ingest.Status, now time.Time)
 
 // joinExact is join for a stream that is exact, which most are: the same figures
 // for less.
-func (f *Freshness) joinExact(e *Engine, first bool, fd *feed, u *ingest.Pulse, now time.Time) {
+func (f *Freshness) joinExact(e *Engine, first bool, u *ingest.Pulse, of *shard.Progress, now time.Time) {
 	if first || worst(f.State, Exact) != f.State {
 		f.State, f.Cause = Exact, ""
 	}
@@ -175,7 +176,7 @@ func (f *Freshness) joinExact(e *Engine, first bool, fd *feed, u *ingest.Pulse, 
 		return time.Duration(max(0, at-then))
 	}
 	lag := u.Lag
-	if to := fd.applied(); u.Received && (!to.Any || u.Seq > to.Seq) {
+	if to := of.Applied(); u.Received && (!to.Any || u.Seq > to.Seq) {
 		lag = max(0, u.Lag) + age(u.Message)
 	}
 	f.Seq, f.Epoch = max(f.Seq, u.Seq), max(f.Epoch, u.Epoch)

@@ -264,9 +264,9 @@ func (k *querier) noteAfter(m *modelView, i int) {
 	}
 }
 
-// position is the interval of stream j of holder i, whose after was noted.
-func (k *querier) position(m *modelView, i, j int, seq uint64) StreamPosition {
-	before, after := k.before[int(m.first[i])+j], k.after[int(m.first[i])+j]
+// position is the interval of stream j of the model, whose after was noted.
+func (k *querier) position(j int, seq uint64) StreamPosition {
+	before, after := k.before[j], k.after[j]
 	return StreamPosition{
 		Seq:         seq,
 		Applied:     [2]uint64{before.Seq, after.Seq},

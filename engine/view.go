@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cairn-kv/cairn/engine/hint"
+	"github.com/cairn-kv/cairn/ingest"
 	"github.com/cairn-kv/cairn/tree"
 	"github.com/cairn-kv/cairn/tree/shard"
 )
@@ -38,6 +39,7 @@ type modelView struct {
 	// streams says how far each stream of each holder is: what every query asks
 	// of all of them, without the way through holders and feeds.
 	streams []*shard.Progress
+	vitals  []*ingest.Vitals // of the same
 	// survey is the last one of these holders, nil if there is none: the one
 	// thing that queries leave behind for others, once per change.
 	survey *atomic.Pointer[survey]

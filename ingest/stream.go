@@ -29,16 +29,8 @@ type Stream struct {
 
 	// What any goroutine may read.
 	standings [NumDomains]atomic.Pointer[standing]
-	connected atomic.Bool
-	down      atomic.Int64 // unix ns since when the link is down or unproven; 0: up
-	epoch     atomic.Uint32
+	*Vitals
 	lastError atomic.Pointer[string]
-	received  atomic.Bool
-	lastSeq   atomic.Uint64
-	message   atomic.Int64 // unix ns
-	heard     atomic.Int64 // unix ns
-	lag       atomic.Int64 // ns
-	receding  atomic.Bool  // sequences may go back, and positions with them
 	counters  counters
 
 	// Run's goroutine alone: the sequence.
@@ -114,6 +106,7 @@ func NewStream(o Options) (*Stream, error) {
 		maxRanks: o.maxRanks(),
 		machine:  seq.Machine{First: o.FirstSeq},
 		changes:  o.Changes,
+		Vitals:   new(Vitals),
 	}
 	if s.changes == nil {
 		s.changes = new(Changes)
