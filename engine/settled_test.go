@@ -17,10 +17,10 @@ import (
 	"github.com/cairn-kv/cairn/tree"
 )
 
-// overlooked asks as Match does and then looks at every holder that the walk did
-// not meet, whatever is known of it. It says which ones the answer should have
-// flagged and has not, or the reverse. timed says that it may be a matter of the
-// moment between the two: a link is down.
+// overlooked asks as Match does and then looks at every holder of the model,
+// whatever is known of it. It says of which the answer should have said something
+// else: shown or flagged, and in which state. timed says that it may be a matter
+// of the moment between the two: a link is down.
 func overlooked(e *Engine, q *Query, a *Answer) (what string, timed bool) {
 	a.Holders, a.Flagged, a.positions = a.Holders[:0], a.Flagged[:0], a.positions[:0]
 	k, m, err := e.ask(q)
@@ -31,15 +31,30 @@ func overlooked(e *Engine, q *Query, a *Answer) (what string, timed bool) {
 	var wrong []string
 	now := time.Now()
 	for i, h := range m.holders {
-		flagged := slices.ContainsFunc(a.Flagged, func(f HolderAnswer) bool {
-			return f.Source == h.src.spec.ID && f.Rank == h.rank && f.Domain == h.domain
-		})
-		if k.slot[i] != 0 || flagged != k.visible(e, m, i, now) {
-			continue
+		got := "empty"
+		for place, in := range map[string][]HolderAnswer{"shown": a.Holders, "flagged": a.Flagged} {
+			for j := range in {
+				if o := &in[j]; o.Source == h.src.spec.ID && o.Rank == h.rank && o.Domain == h.domain {
+					got = fmt.Sprintf("%s, %v (%s)", place, o.Freshness.State, o.Freshness.Cause)
+				}
+			}
+		}
+		met := k.slot[i] != 0
+		if !met {
+			k.noteAfter(m, i)
 		}
 		f := k.freshness(e, m, i, now, &Answer{})
-		timed = timed || f.State == Disconnected
-		wrong = append(wrong, fmt.Sprintf("%s/%d %s is %v (%s), flagged: %v", h.src.spec.ID, h.rank, h.domain, f.State, f.Cause, flagged))
+		want := "empty"
+		switch {
+		case !f.visible():
+			want = fmt.Sprintf("flagged, %v (%s)", f.State, f.Cause)
+		case met:
+			want = fmt.Sprintf("shown, %v (%s)", f.State, f.Cause)
+		}
+		if got != want {
+			timed = timed || f.State == Disconnected
+			wrong = append(wrong, fmt.Sprintf("%s/%d %s is %s, want %s", h.src.spec.ID, h.rank, h.domain, got, want))
+		}
 	}
 	k.forget()
 	e.queriers.put(k)
@@ -247,8 +262,8 @@ func (f *fleet) listen(p *publisher, at string) {
 }
 
 // TestTroubleIsNeverOverlooked: whatever happens to the sources of a model, an
-// answer flags whom a look at every one of them finds withheld: at once, and
-// with readers that leave each other what they found.
+// answer says of each what a look at every one of them says: at once, and with
+// readers that leave each other what they found.
 func TestTroubleIsNeverOverlooked(t *testing.T) {
 	steps := 400
 	if testing.Short() {
