@@ -87,6 +87,44 @@ func TestSurveyIsOlderThanPositions(t *testing.T) {
 	}
 }
 
+// A query leaves what it found once a change, and once more when a stream that
+// was short of the batch its standing begins with has come to it.
+func TestSurveyIsLeftOnce(t *testing.T) {
+	g := newGated()
+	e := openEngine(t, Options{NewIndex: func() tree.Interface { return g }})
+	w := addWorker(t, e, "w", "127.0.0.1", 1, dialects[1], nil)
+	ask := func(want ...int32) *survey {
+		t.Helper()
+		var a Answer
+		var all []*survey
+		for range 3 {
+			if err := e.Match(prompt(), &a); err != nil || len(a.Holders)+len(a.Flagged) != 1 {
+				t.Fatalf("%+v, %v", a, err)
+			}
+			all = append(all, e.view.Load().model("m").survey.Load())
+		}
+		if !slices.Equal(all[2].unsettled, want) || all[2] != all[1] {
+			t.Errorf("%d are unsettled, want %d; was it left again: %v", all[2].unsettled, want, all[2] != all[1])
+		}
+		return all[2]
+	}
+	was := ask(0)
+	g.left.Store(1)
+	w.shards[0].send(store(4, "GPU", ""))
+	<-g.held
+	begun := ask(0)
+	g.open <- struct{}{}
+	w.settle(t)
+	whole := ask()
+	if was.changes == begun.changes || begun.changes != whole.changes {
+		t.Errorf("%d, %d and %d changes", was.changes, begun.changes, whole.changes)
+	}
+	w.say(t, store(4, "GPU", ""))
+	if ask() != whole {
+		t.Error("a batch was taken for a change")
+	}
+}
+
 // fleet is workers, some of which attach, and what may happen to them.
 type fleet struct {
 	*ownerRig
