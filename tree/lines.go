@@ -210,11 +210,12 @@ func (s *segment) unpass(e uint64, home, i int, told uint) {
 	behind := func(from, i int) int { return ((i-from)/lineWords + lines) % lines }
 	end, d := i, behind(home, i)
 	passed := d // lines that the entry has
-	for ; passedBy(s.words[end], e) != 0 && d < lines; d++ {
-		end = s.after(end)
+	for ; passedBy(s.words[end], e) != 0 && d < passed+lines; d++ {
+		end = s.after(end) // perhaps once around, past home: those entries have come by, too
 	}
-	// From the last line that has an entry of the kind, or none, back to home:
-	// how far before it the searches for those begin that have come by.
+	// From the last line that may have an entry of the kind back to home. first is
+	// how far behind home, at the least, a search begins that ends in one of the
+	// lines seen.
 	for first := d; d > 0; d-- {
 		line := line8(s.words, end)
 		for m := line[0] & lineTaken; m != 0; m &= m - 1 {
