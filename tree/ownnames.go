@@ -194,10 +194,11 @@ func (t *ownTable) trim() (any bool) {
 func (t *ownTable) cutUp() {
 	old := t.whole.words
 	t.meter.bytes -= t.bytes()
-	t.whole, t.crowded, t.largest = segment{}, 0, ownWhole/ownSegments
+	lines := (len(old)/lineWords + ownSegments - 1) / ownSegments // any number: see trim
+	t.whole, t.crowded, t.largest = segment{}, 0, lines
 	t.cut = make([]segment, ownSegments)
 	for i := range t.cut {
-		t.cut[i].words = make([]uint64, len(old)/ownSegments)
+		t.cut[i].words = make([]uint64, lines*lineWords)
 	}
 	t.meter.bytes += t.bytes()
 	for i := 0; i < len(old); i += lineWords {

@@ -167,3 +167,112 @@ func TestOwnTableFull(t *testing.T) {
 		t.Errorf("%d names are left", o.live)
 	}
 }
+
+// TestOwnTableAll plays blocks side by side on a table and on a map, whole and cut,
+// of few hashes and of many.
+func TestOwnTableAll(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		hashes int // distinct ones; 0: any
+		blocks int
+		limit  int // of bytes; 1: no segment grows before it must
+	}{
+		{"few hashes", 5, 3000, 0},
+		{"many", 0, 20_000, 0},
+		{"cut", 0, 60_000, 0},
+		{"full", 0, 20_000, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(7, 8))
+			m := meter{limit: c.limit}
+			o, want := &ownTable{meter: &m}, ownBlocks{}
+			type stretch struct {
+				hashes []uint64
+				run    uint32
+				pos    int
+			}
+			var all []stretch
+			drop := func(k int) {
+				s := all[k]
+				o.removeAll(s.hashes, s.run, s.pos)
+				for i, h := range s.hashes {
+					delete(want, ownBlockName{h, s.run, s.pos + i})
+				}
+				all[k] = all[len(all)-1]
+				all = all[:len(all)-1]
+			}
+			for round, run := 0, uint32(0); round < 3; round++ {
+				for len(want) < c.blocks {
+					run++
+					class := uint32(r.IntN(5))
+					s := stretch{make([]uint64, 1+r.IntN(capOf(class))), class<<28 | run, 0}
+					s.pos = r.IntN(capOf(class) - len(s.hashes) + 1)
+					for i := range s.hashes {
+						if s.hashes[i] = r.Uint64(); c.hashes > 0 {
+							s.hashes[i] = (1 + s.hashes[i]%uint64(c.hashes)) * 0x9e3779b97f4a7c15
+						}
+						want[ownBlockName{s.hashes[i], s.run, s.pos + i}]++
+					}
+					if all = append(all, s); run%2 == 0 {
+						o.addAll(s.hashes, s.run, s.pos)
+					} else {
+						for i := 0; i < len(s.hashes); i++ {
+							if i += o.addStrange(s.hashes[i:], s.run, s.pos+i); i < len(s.hashes) {
+								o.add(s.hashes[i], s.run, s.pos+i) // one that is there already
+							}
+						}
+					}
+					if r.IntN(4) == 0 {
+						drop(r.IntN(len(all)))
+					}
+				}
+				want.check(t, o)
+				for keep := len(all) * (2 - round) / 3; len(all) > keep; {
+					drop(len(all) - 1)
+				}
+				want.check(t, o)
+				if m.bytes != o.bytes() {
+					t.Fatalf("%d bytes charged, it has %d", m.bytes, o.bytes())
+				}
+			}
+		})
+	}
+}
+
+// TestOwnTableTrimmed trims a table, so that its lines are no round number, and has
+// it grow until it is cut.
+func TestOwnTableTrimmed(t *testing.T) {
+	m := meter{}
+	o, want := &ownTable{meter: &m}, ownBlocks{}
+	r := rand.New(rand.NewPCG(9, 10))
+	add := func() {
+		b := ownBlockName{r.Uint64(), 1<<28 | uint32(1+r.IntN(1<<16)), r.IntN(8)}
+		o.add(b.hash, b.run, b.pos)
+		want[b]++
+	}
+	for len(o.whole.words) < 6144*lineWords {
+		add()
+	}
+	for b := range want {
+		if o.live*2 < o.whole.slots()-500 {
+			break
+		}
+		o.remove(b.hash, b.run, b.pos)
+		delete(want, b)
+	}
+	if !o.trim() || len(o.whole.words)/lineWords%ownSegments == 0 {
+		t.Fatalf("trimmed to %d lines", len(o.whole.words)/lineWords)
+	}
+	for o.cut == nil {
+		add()
+	}
+	want.check(t, o)
+	if m.bytes != o.bytes() {
+		t.Errorf("%d bytes charged, it has %d", m.bytes, o.bytes())
+	}
+	for b := range want {
+		if !o.remove(b.hash, b.run, b.pos) {
+			t.Fatalf("block %d of run %#x is not there", b.pos, b.run)
+		}
+	}
+}
