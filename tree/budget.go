@@ -127,7 +127,7 @@ func nowCrowded(used, size int) int {
 // admit reports whether there is room for the next blocks of a chain behind a
 // place, a piece of them: k lie at a spot already, or, if k is 0, they go on in
 // the place's run or in a new one. plain says that new ones bear names nobody
-// knows.
+// knows: the first does, and what is admitted with it ends where that is not so.
 func (x *Index) admit(at place, here spot, k, i, fresh int, plain bool) bool {
 	if !x.tight() {
 		return true

@@ -379,6 +379,16 @@ var mutations = []mutation{
 				break
 			}`,
 		`^TestDifferential$`, nil, false},
+	{"what a name ends stays without a holder", "resolve.go",
+		`	if k < n {
+		at.hd`,
+		`	if k < n && !MUTANT {
+		at.hd`,
+		`^TestNothingIsLeftOver$`, nil, false},
+	{"searches end where the first began", "lines.go",
+		`d < passed+lines;`,
+		`d < passed*int(b2u(!MUTANT))+lines;`,
+		`^TestPassedAroundTheEnd$`, nil, false},
 	{"a kind of names has passed a line no more", "lines.go",
 		`		if d <= passed && first >= d {`,
 		`		if d <= passed && (first >= d || MUTANT) {`,

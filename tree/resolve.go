@@ -185,10 +185,11 @@ func (x *Index) shareNames(at spot, n, block int) bool {
 	return true
 }
 
-// nameNovel is shareNames for positions without names, up to the first block whose
-// name somebody knows, which is not the first of all: the look that tells so puts
-// those that nobody knows into the table. It returns how many they are; the others
-// are there without names, for the holder to come to next.
+// nameNovel is shareNames for n positions that have just been added to a run, up to
+// the first block whose name somebody knows: the look that tells so puts those that
+// nobody knows into the table. It returns how many they are. The others are taken
+// off the run again, for the holder may find no room for them in another way, and
+// what nobody holds nobody would take away. The first name must be novel.
 func (x *Index) nameNovel(at spot, n, block int) (k int) {
 	class, pos := at.class(), at.pos()
 	pairs, stride := x.op.pairs[block*x.op.stride:], x.op.stride
@@ -205,6 +206,10 @@ func (x *Index) nameNovel(at spot, n, block int) (k int) {
 		}
 	}
 	setNamed(at.hd, class, pos, pos+k)
+	if k < n {
+		at.hd[hVersion].Store((version(at.hd[hVersion].Load())+1)<<countBits | uint64(pos+k))
+		x.mark(stepVersion)
+	}
 	return k
 }
 
