@@ -43,7 +43,7 @@ type coming struct {
 
 // Coming tells of a stored event some events ahead. See Foreseer.
 func (x *Index) Coming(o Owner, s *Store) {
-	if s.Span < 1 || len(s.Pairs) <= s.Span || x.namesOwn(o) {
+	if s.Span < 1 || len(s.Pairs) <= s.Span || x.notForetold(o) {
 		return
 	}
 	x.untold = 0
@@ -67,7 +67,7 @@ func (x *Index) Coming(o Owner, s *Store) {
 
 // ComingRemove tells of a removed event some events ahead. See Foreseer.
 func (x *Index) ComingRemove(o Owner, names []uint64) {
-	if len(names) == 0 || x.namesOwn(o) {
+	if len(names) == 0 || x.notForetold(o) {
 		return
 	}
 	x.untold = 0
@@ -80,10 +80,10 @@ func (x *Index) ComingRemove(o Owner, names []uint64) {
 	fetchLines(&lines[0], len(lines))
 }
 
-// namesOwn reports whether a holder calls most blocks by names of its own. Its
-// table is found near, or it is not: for what an event of its is about, to be told
-// ahead has not paid.
-func (x *Index) namesOwn(o Owner) bool {
+// notForetold reports whether it does not pay to be told ahead of a holder's events:
+// there is no such holder, or it calls most blocks by names of its own, whose table
+// is small enough to be near.
+func (x *Index) notForetold(o Owner) bool {
 	s := x.state(o.Holder)
 	if s == nil {
 		return true

@@ -128,7 +128,8 @@ type Writer interface {
 
 // Foreseer is a Writer that likes to be told of events ahead, some Foresight of
 // them, to have near what they will need. It applies nothing, keeps nothing of
-// the arguments, and answers the same whether it was told or not.
+// the arguments, and answers the same whether it was told or not. All arguments
+// are hints: any value of them is right, an owner that does not exist too.
 type Foreseer interface {
 	// Coming tells of a stored event.
 	Coming(o Owner, s *Store)

@@ -154,7 +154,7 @@ func (x *Index) nameOwn(at spot, l lane, n, block int) {
 
 // holdOwn adds blocks that exist to a holder under names of its own, as many from
 // the first on as it holds nothing of yet and whose names mean nothing to it;
-// returns how many, 0 if it takes a closer look. One line of the holder's table
+// returns how many, 0 if a closer look is needed. One line of the holder's table
 // tells that a name is strange, and has room for it.
 func (x *Index) holdOwn(here spot, slot *atomic.Uint64, i, k int) int {
 	ls, pos := &x.lanes[x.op.lane], here.pos()

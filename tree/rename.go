@@ -7,8 +7,9 @@ type move struct {
 	n     [NumTiers]uint32
 }
 
-// novel reports whether nobody calls a block by the name of the event's block i,
-// so that it cannot mean another one. Those behind it are most likely like it.
+// novel reports whether the name of the event's block i is no run's, and none of
+// the holder's own, so that it cannot mean another block. Those behind it are most
+// likely like it.
 func (x *Index) novel(i int) bool {
 	h := x.names.hash(x.op.name(i))
 	if e, _ := x.names.first(h); e != 0 {
