@@ -31,21 +31,17 @@ func (a *active) nobody() bool { return !a.crowded && len(a.pure)+len(a.mixed) =
 
 // enter takes in the lanes of the first run, of which m units match.
 func (r *reader) enter(hd []atomic.Uint64, m uint32) {
-	ref := uint32(hd[hCell].Load())
-	if ref != 0 {
+	var near [nearWords]uint64
+	if ref := uint32(hd[hCell].Load()); ref != 0 {
 		r.pause()
-		c := r.x.cell(ref)
-		if isDense(ref) {
+		if c := r.x.cell(ref); isDense(ref) {
 			r.sift(c, ref, 0, m, true)
 		} else {
-			for i := range c {
-				r.arrive(lane(c[i].Load()), m)
-			}
+			r.arrive(c, &near, m)
 		}
 	}
-	for i := hLane; i < hLane+inlineLanes; i++ {
-		r.arrive(lane(hd[i].Load()), m)
-	}
+	r.arrive(hd[hLane:hLane+inlineLanes], &near, m)
+	r.joinAll(&near)
 }
 
 // whole reports whether a lane is of a holder that holds the first m units, and
@@ -54,13 +50,25 @@ func (l lane) whole(m uint32) bool {
 	return l.shape() == shapeDevice && uint32(l.reach()) >= m
 }
 
-// arrive takes in a lane of the first run, if there is one.
-func (r *reader) arrive(l lane, m uint32) {
-	if l.whole(m) {
-		r.join(l.id())
-	} else if l != 0 {
-		r.enterOther(l, m)
+// arrive takes in lanes of the first run; whoever goes on and has one of the first
+// ids is noted in near.
+func (r *reader) arrive(lanes []atomic.Uint64, near *[nearWords]uint64, m uint32) {
+	first := uint64(0) // near[0], in a register
+	for i := range lanes {
+		switch l := lane(lanes[i].Load()); {
+		case !l.whole(m):
+			if l != 0 {
+				r.enterOther(l, m)
+			}
+		case l.id() < 64:
+			first |= 1 << l.id()
+		case l.id() < 64*nearWords:
+			near[l.id()>>6] |= 1 << (l & 63)
+		default:
+			r.join(l.id())
+		}
 	}
+	near[0] |= first
 }
 
 // goOn takes in the lanes of a further run of which m units match, p units
@@ -106,7 +114,11 @@ func (r *reader) goOn(hd []atomic.Uint64, p, m uint32) {
 	if r.crowded {
 		var near [nearWords]uint64
 		for _, l := range r.here {
-			r.leaveCrowd(l, &near, p, m)
+			if id := l.id(); id < 64*nearWords && l.whole(m) {
+				near[id>>6] |= 1 << (id & 63)
+			} else {
+				r.leaveCrowd(l, p, m)
+			}
 		}
 		r.endCrowd(c, dense, &near, p, m)
 	}

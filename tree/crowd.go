@@ -8,79 +8,99 @@ import (
 // nearWords is how many words the crowd has whatever cells a walk meets.
 const nearWords = 4
 
-// join takes in a holder that goes on on the device alone.
+// join takes in a holder that goes on on the device alone and has none of the
+// first ids.
 func (a *active) join(id uint32) {
-	w := int(id >> 6)
-	if w >= a.words {
-		if w >= nearWords {
-			a.pure = append(a.pure, id)
-			return
-		}
-		for len(a.crowd) <= w {
-			a.crowd = append(a.crowd, 0)
+	if w := int(id >> 6); w < a.words {
+		a.crowd[w] |= 1 << (id & 63)
+		a.crowded = true
+	} else {
+		a.pure = append(a.pure, id)
+	}
+}
+
+// joinAll takes in holders with the first ids.
+func (a *active) joinAll(near *[nearWords]uint64) {
+	for w, b := range near {
+		if b == 0 {
+			continue
 		}
 		for ; a.words <= w; a.words++ {
 			a.crowd[a.words] = 0
 		}
+		a.crowd[w] |= b
+		a.crowded = true
 	}
-	a.crowd[w] |= 1 << (id & 63)
-	a.crowded = true
 }
 
 // crowdGoesOn is goOn where there is nobody but the crowd.
 func (r *reader) crowdGoesOn(hd []atomic.Uint64, p, m uint32) {
 	var near [nearWords]uint64
-	for i := hLane; i < hLane+inlineLanes; i++ {
-		if l := lane(hd[i].Load()); l != 0 {
-			r.leaveCrowd(l, &near, p, m)
-		}
-	}
+	r.stay(hd[hLane:hLane+inlineLanes], &near, p, m)
 	ref, c := uint32(hd[hCell].Load()), []atomic.Uint64(nil)
 	if ref != 0 {
 		r.pause()
 		if c = r.x.cell(ref); !isDense(ref) {
-			for i := range c {
-				if l := lane(c[i].Load()); l != 0 {
-					r.leaveCrowd(l, &near, p, m)
-				}
-			}
+			r.stay(c, &near, p, m)
 			ref = 0
 		}
 	}
 	r.endCrowd(c, ref, &near, p, m)
 }
 
-// leaveCrowd takes the holder of a lane out of the crowd, if it is in it. If it
-// goes on on the device alone, that is noted in near, or in the list.
-func (r *reader) leaveCrowd(l lane, near *[nearWords]uint64, p, m uint32) {
+// stay takes in lanes of a further run; whoever is whole there and has one of the
+// first ids is noted in near, be he in the crowd or not.
+func (r *reader) stay(lanes []atomic.Uint64, near *[nearWords]uint64, p, m uint32) {
+	first := uint64(0) // near[0], in a register
+	for i := range lanes {
+		l := lane(lanes[i].Load())
+		switch id := l.id(); {
+		case id < 64 && l.whole(m):
+			first |= 1 << id
+		case id < 64*nearWords && l.whole(m):
+			near[id>>6] |= 1 << (id & 63)
+		case l != 0:
+			r.leaveCrowd(l, p, m)
+		}
+	}
+	near[0] |= first
+}
+
+// leaveCrowd takes the holder of a lane, who is not whole or has none of the first
+// ids, out of the crowd, if he is in it.
+func (r *reader) leaveCrowd(l lane, p, m uint32) {
 	id := l.id()
 	w, b := int(id>>6), uint64(1)<<(id&63)
 	if w >= r.words || r.crowd[w]&b == 0 {
 		return
 	}
 	r.crowd[w] &^= b
-	switch {
-	case !l.whole(m):
-		r.goOnOther(l, p, m)
-	case w < nearWords:
-		near[w] |= b
-	default:
+	if l.whole(m) {
 		r.pure = append(r.pure, id)
+	} else {
+		r.goOnOther(l, p, m)
 	}
 }
 
-// endCrowd makes the crowd those that go on: near, and whoever is in the run's
-// dense cell, if it has one. The others stop at p.
+// endCrowd makes the crowd those that go on: whoever of it is noted in near, or is in
+// the run's dense cell, if it has one. The others stop at p.
 func (r *reader) endCrowd(c []atomic.Uint64, dense uint32, near *[nearWords]uint64, p, m uint32) {
-	words := min(r.words, nearWords)
+	words, rest := min(r.words, nearWords), r.words > nearWords
+	for w := range r.crowd[:words] {
+		near[w] &= r.crowd[w]
+		r.crowd[w] &^= near[w]
+		rest = rest || r.crowd[w] != 0
+	}
 	if dense != 0 {
 		r.sift(c, dense, p, m, false)
 		for ; r.words < words; r.words++ {
 			r.crowd[r.words] = 0
 		}
 	} else {
-		r.giveSet(r.crowd[:r.words], p)
-		clear(r.crowd[:words])
+		if rest {
+			r.giveSet(r.crowd[:r.words], p)
+			clear(r.crowd[:words])
+		}
 		r.words, r.crowded = words, false
 	}
 	for w, b := range near[:words] {

@@ -35,7 +35,7 @@ type step struct {
 
 // NewReader makes a reader of the index.
 func (x *Index) NewReader() Reader {
-	return &reader{x: x}
+	return &reader{x: x, active: active{crowd: make([]uint64, nearWords)}}
 }
 
 // retryYield and retryPlea are how many failed walks a reader takes before it
