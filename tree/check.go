@@ -27,7 +27,7 @@ func (x *Index) check() error {
 		logged: map[uint32]map[uint32]bool{}, behind: map[*uint8]int{}, units: map[block]int{},
 	}
 	for i := range x.links.tab {
-		tab := *x.links.tab[i].Load()
+		tab := x.links.segment(uint64(i))
 		for k := range tab {
 			if id := uint32(tab[k].Load()); id != 0 {
 				if err := c.run(id); err != nil {

@@ -91,7 +91,7 @@ func (x *Index) Dump(chain func(parent, content uint64) uint64, visit func(Block
 func (x *Index) linked() []hung {
 	all := make([]hung, 0, x.links.live)
 	for i := range x.links.tab {
-		tab := *x.links.tab[i].Load()
+		tab := x.links.segment(uint64(i))
 		for k := range tab {
 			if id := uint32(tab[k].Load()); id != 0 {
 				all = append(all, hung{linkParent(x.run(id)[hLink].Load()), id})

@@ -32,20 +32,19 @@ const (
 // Index is the index itself: see the package comment.
 type Index struct {
 	// Readers' side: written by the writer alone, and seldom, read by anyone.
+	// What every walk looks at comes first.
+	epoch      atomic.Uint64   // moves whenever owners or shown change
+	readHook   func()          // tests: called within a reader's walk
+	shown      []atomic.Uint64 // a bit by lane id: its holder may be told of
+	links      links
 	runs       [classes]slab
 	cells      [cellClasses]slab
+	owners     []atomic.Uint32 // by lane id: whose it is; 0: nobody's
+	seats      atomic.Uint64   // moves behind each change of an owner
 	sides      slab
 	nameArrays [classes]slab
 	planes     [classes - 4]slab // readers look at those of nameless positions alone
-	links      links
-	owners     []atomic.Uint32 // by lane id: whose it is; 0: nobody's
-	shown      []atomic.Uint64 // a bit by lane id: its holder may be told of
-	epoch      atomic.Uint64   // moves whenever one of these changes
-	seats      atomic.Uint64   // moves behind each change of an owner
-
-	thinned []atomic.Uint64 // a bit by holder: it has lost blocks for the budget
-
-	readHook func() // tests: called within a reader's walk
+	thinned    []atomic.Uint64   // a bit by holder: it has lost blocks for the budget
 
 	// What readers write, when they lose, and the writer's answers to it.
 	_             cacheLine

@@ -2,7 +2,9 @@ package tree
 
 import (
 	"math/bits"
+	"slices"
 	"sync/atomic"
+	"unsafe"
 )
 
 // shelf says which cells of a slab are free where a byte budget counts memory.
@@ -79,22 +81,21 @@ func (s *slab) putBack(id uint32) {
 // addChunk gets memory for a chunk, in a place that has none or behind the last.
 func (s *slab) addChunk() {
 	f, words := s.shelf, s.chunkWords()
-	block, old := make([]atomic.Uint64, words), *s.dir.Load()
+	block := make([]atomic.Uint64, words)
 	s.meter.bytes += words * 8
 	s.meter.free += words * 8
-	chunk := len(old)
+	chunk := len(s.heads)
 	if n := len(f.gone); n > 0 {
 		chunk = int(f.gone[n-1])
 		f.gone = f.gone[:n-1]
 		for i := 0; f.floor > 0 && i < words; i += int(s.stride) {
 			block[i].Store(f.floor << countBits)
 		}
-		dir := append([][]atomic.Uint64(nil), old...) // late readers look at the old one
-		dir[chunk] = block
-		s.dir.Store(&dir)
+		heads := slices.Clone(s.heads) // late readers look at the old one
+		heads[chunk] = unsafe.Pointer(&block[0])
+		s.publish(heads)
 	} else {
-		dir := append(old, block) // readers of the old header see no more than it says
-		s.dir.Store(&dir)
+		s.publish(append(s.heads, unsafe.Pointer(&block[0])))
 		was := f.bytes()
 		f.taken = longer(f.taken, chunk+1)
 		f.free = longer(f.free, (chunk+1)*s.wordsPerChunk())
@@ -162,21 +163,20 @@ func (s *slab) giveBack(versions bool) bool {
 	if words > len(s.meter.nothing) && !s.meter.makeNothing(words, f.idle*words) {
 		return false
 	}
-	nothing := s.meter.nothing[:words:words]
-	dir := append([][]atomic.Uint64(nil), *s.dir.Load()...)
+	heads := slices.Clone(s.heads)
 	was := f.bytes()
 	for chunk := len(f.taken) - 1; chunk >= 0; chunk-- { // the first is used again first
 		if f.taken[chunk] != 0 {
 			continue
 		}
-		for i := 0; versions && i < len(dir[chunk]); i += int(s.stride) {
-			f.floor = max(f.floor, version(dir[chunk][i].Load()))
+		for i, old := 0, s.chunk(chunk); versions && i < len(old); i += int(s.stride) {
+			f.floor = max(f.floor, version(old[i].Load()))
 		}
-		dir[chunk], f.taken[chunk] = nothing, noMemory
+		heads[chunk], f.taken[chunk] = unsafe.Pointer(&s.meter.nothing[0]), noMemory
 		f.some[chunk>>6] &^= 1 << (chunk & 63)
 		f.gone = append(f.gone, uint32(chunk))
 	}
-	s.dir.Store(&dir)
+	s.publish(heads)
 	s.meter.free -= f.idle * words * 8
 	s.meter.bytes += f.bytes() - was - f.idle*words*8
 	f.idle = 0

@@ -103,7 +103,7 @@ func TestVersionsGoOn(t *testing.T) {
 			store(k)
 		}
 		for i := range x.links.tab {
-			tab := *x.links.tab[i].Load()
+			tab := x.links.segment(uint64(i))
 			for k := range tab {
 				if id := uint32(tab[k].Load()); id != 0 {
 					v := version(x.run(id)[hVersion].Load())

@@ -1,6 +1,9 @@
 package tree
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"unsafe"
+)
 
 const (
 	// slabWords is how many words a chunk of a slab has at least, about.
@@ -21,20 +24,28 @@ const (
 // The writer allocates and frees; readers call at. A chunk is in the directory
 // before the first id of it is published, so a reader that got an id from a
 // shared word finds its chunk.
+//
+// The directory is no slice of slices: every step of every walk comes by here,
+// and the lengths of slices would be two more loads, one behind the other, of
+// lines that are often in no cache, to check what holds by the above anyhow.
+//
+//	dir ──▶ heads: first word of chunk 0, of chunk 1, …, as many as known says
 type slab struct {
-	stride uint32 // words a cell
-	shift  uint32 // log2 of cells a chunk
-	dir    atomic.Pointer[[][]atomic.Uint64]
+	stride uint32                         // words a cell
+	shift  uint32                         // log2 of cells a chunk
+	dir    atomic.Pointer[unsafe.Pointer] // &heads[0]
 	*stock
 }
 
 // stock is the writer's part of a slab. It changes with every cell, and lies
 // apart from what readers look at, who would wait for its line.
 type stock struct {
-	next  uint32 // first cell never handed out
-	free  pile   // cells given back, last in first out
-	shelf *shelf // instead of these two, where memory is counted
-	live  int    // cells in use
+	heads []unsafe.Pointer
+	known atomic.Uint32 // how many there are, for readers that do not know it by an id
+	next  uint32        // first cell never handed out
+	free  pile          // cells given back, last in first out
+	shelf *shelf        // instead of these two, where memory is counted
+	live  int           // cells in use
 	meter *meter
 }
 
@@ -44,7 +55,6 @@ func (s *slab) init(stride, words int, m *meter) {
 	for (stride << (s.shift + 1)) <= words {
 		s.shift++
 	}
-	s.dir.Store(&[][]atomic.Uint64{})
 	s.next = 1
 	if m.limit > 0 {
 		s.shelf = &shelf{}
@@ -53,15 +63,29 @@ func (s *slab) init(stride, words int, m *meter) {
 
 // at returns the words of a cell.
 func (s *slab) at(id uint32) []atomic.Uint64 {
-	c := (*s.dir.Load())[id>>s.shift]
-	o := (id & (1<<s.shift - 1)) * s.stride
-	return c[o : o+s.stride : o+s.stride]
+	shift := s.shift & 31 // which it is; the compiler asks otherwise
+	head := *(*unsafe.Pointer)(unsafe.Add(unsafe.Pointer(s.dir.Load()), uintptr(id>>shift)*unsafe.Sizeof(s.dir)))
+	first := unsafe.Add(head, uintptr(id&(1<<shift-1)*s.stride)*unsafe.Sizeof(atomic.Uint64{}))
+	return (*[1 << 20]atomic.Uint64)(first)[:s.stride:s.stride]
+}
+
+// chunk returns the words of a chunk.
+func (s *slab) chunk(i int) []atomic.Uint64 {
+	return unsafe.Slice((*atomic.Uint64)(s.heads[i]), s.chunkWords())
+}
+
+// publish has readers see a directory. One that is the old one and more may lie in
+// the same memory: nobody looks behind what he knows.
+func (s *slab) publish(heads []unsafe.Pointer) {
+	s.heads = heads
+	s.dir.Store(&heads[0])
+	s.known.Store(uint32(len(heads)))
 }
 
 // seen is at for a reader, whose id may be of a cell of another slab, where what
 // it came from is used again: nil if there is no such cell.
 func (s *slab) seen(id uint32) []atomic.Uint64 {
-	if int(id>>s.shift) >= len(*s.dir.Load()) {
+	if id>>s.shift >= s.known.Load() {
 		return nil
 	}
 	return s.at(id)
@@ -79,17 +103,15 @@ func (s *slab) alloc() uint32 {
 	}
 	id := s.next
 	s.next++
-	old := *s.dir.Load()
-	if int(id>>s.shift) >= len(old) {
+	if heads := s.heads; int(id>>s.shift) >= len(heads) {
 		chunk := s.chunkWords()
-		block := make([]atomic.Uint64, max(1, min(len(old)/4, blockWords/chunk))*chunk)
+		block := make([]atomic.Uint64, max(1, min(len(heads)/4, blockWords/chunk))*chunk)
 		s.meter.bytes += len(block) * 8
 		s.meter.free += len(block) * 8
-		dir := old
 		for ; len(block) > 0; block = block[chunk:] {
-			dir = append(dir, block[:chunk:chunk]) // readers of the old header see no more than it says
+			heads = append(heads, unsafe.Pointer(&block[0]))
 		}
-		s.dir.Store(&dir)
+		s.publish(heads)
 	}
 	return id
 }
@@ -110,7 +132,7 @@ func (s *slab) chunkWords() int { return int(s.stride) << s.shift }
 
 // chunks is how many chunks there is memory for.
 func (s *slab) chunks() int {
-	n := len(*s.dir.Load())
+	n := len(s.heads)
 	if s.shelf != nil {
 		n -= len(s.shelf.gone)
 	}
