@@ -389,7 +389,7 @@ func (c *checker) totals() error {
 	}
 	extra := 0
 	for run := range c.seen {
-		hd, class, kids := x.run(run), classOf(run), 0
+		hd, class, kids, first, last := x.run(run), classOf(run), 0, maxCap+1, 0
 		for off := 1; off <= capOf(class); off++ {
 			n := c.kids[run][off]
 			kids += n
@@ -397,6 +397,12 @@ func (c *checker) totals() error {
 			if childBit(hd, class, off) != (n > 0) {
 				return fmt.Errorf("run %#x: %d children at %d, bit %v", run, n, off, n == 0)
 			}
+			if n > 0 {
+				first, last = min(first, off), off
+			}
+		}
+		if f, l := firstChild(hd, class), lastChild(hd, class); l != last || f != first && kids > 0 || f != 0 && kids == 0 {
+			return fmt.Errorf("run %#x: children from %d to %d, it says %d to %d", run, first, last, f, l)
 		}
 		if joined := uint32(hd[hCell].Load() >> 32); joined != c.joined[run] {
 			return fmt.Errorf("run %#x: its children are %#x, joined %#x", run, c.joined[run], joined)

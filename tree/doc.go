@@ -67,11 +67,15 @@
 //
 //   - Growing: content, count, then the lane; run, child table, child bit.
 //   - Shrinking: the lane (the effect), then the run's version, but for a holder
-//     that is told of no more, then anything else. Positions that are trimmed are used again only after the version
-//     has moved. Child table, link, version, then the free list.
+//     that is told of no more, then anything else. Positions that are trimmed are
+//     used again only after the version has moved. Child table, link, version,
+//     then the free list.
 //   - A walk remembers each run's version. If one it passed has moved, a holder
 //     may have been whole here before and longer there after, which never was
 //     true together, and the walk begins again.
+//   - A walk may begin in a run that the reader remembers, if its link and first
+//     content are what they were, though the child table leads elsewhere by now:
+//     until link and version go, such a run says what the new one says.
 //   - Where a run's count cut a match short, the count must not have grown
 //     either: a lane may have come through the new end in one store.
 //   - A lane leaves its group, a set of holders with one reach, before it

@@ -8,9 +8,9 @@ import (
 // reader walks the index without a lock. Everything it reads are atomic words;
 // whether they belonged together it learns from the versions of the runs it
 // passed: a removal stores the lower figure first and then moves the run's
-// version, unless its holder is told of no more, so an answer whose versions still stand was true at one instant for
-// each holder and view. Whose a lane is it may ask at once: the epoch tells at
-// the end whether that has changed.
+// version, unless its holder is told of no more, so an answer whose versions
+// still stand was true at one instant for each holder and view. Whose a lane is
+// it may ask at once: the epoch tells at the end whether that has changed.
 type reader struct {
 	x     *Index
 	query []uint64
@@ -20,7 +20,8 @@ type reader struct {
 	known uint32 // lane id of the holder whose names are asked for, once met
 	plea  plea
 
-	touched uint64 // keeps loads ahead of use from being optimised away
+	begun   [firstRuns]firstRun // by what a prompt begins with
+	touched uint64              // keeps loads ahead of use from being optimised away
 }
 
 // step is one run the walk went through.
@@ -33,9 +34,22 @@ type step struct {
 	word    *atomic.Uint64 // where the version stands
 }
 
+// firstRun is a run in which a walk has begun: most prompts begin as others did, and
+// its own link and content tell whether it still is what it was. Its words are there
+// as long as they are remembered.
+type firstRun struct {
+	id uint32
+	hd []atomic.Uint64
+}
+
+const firstRuns = 8
+
 // NewReader makes a reader of the index.
 func (x *Index) NewReader() Reader {
-	return &reader{x: x, active: active{crowd: make([]uint64, nearWords)}}
+	return &reader{
+		x: x, steps: make([]step, 0, 16), active: active{crowd: make([]uint64, nearWords)},
+		answer: answer{holders: make([]Holder, 0, 16), sets: make([]uint64, 0, 8), levels: make([]Level, 0, 8)},
+	}
 }
 
 // retryYield and retryPlea are how many failed walks a reader takes before it
@@ -79,7 +93,7 @@ func (r *reader) walk(root Root) bool {
 	r.reset()
 	p := 0
 	link := makeLink(rootRun(root), 0)
-	run, hd := x.probe(mix(x.links.seed, link, h[0]), link, h[0])
+	run, hd := r.root(link, h[0])
 	ended := false // by a missing child: then the last run must still be as it was
 	for run != 0 {
 		w0 := hd[hVersion].Load()
@@ -92,23 +106,23 @@ func (r *reader) walk(root Root) bool {
 		if len(body) > len(rest) {
 			body = body[:len(rest)]
 		}
-		m := agree(body, rest[:len(body)])
-		if m == 0 {
-			ended = true
-			break
-		}
-		// Where the walk may go on is loaded now; whether it is that is asked
-		// after the lanes, for what is true before them might be too old.
-		class, next := classOf(run), makeLink(run, m)
-		var ahead uint32
+		// Where the walk may go on is loaded now: nearly all that go on do so where
+		// the first child hangs, before which nobody has parted. Whether it is that
+		// is asked after the lanes, for what is true before them might be too old.
+		class, ahead, hash := classOf(run), uint32(0), uint64(0)
 		var then []atomic.Uint64
-		goesOn, hash := p+m < len(h) && childBit(hd, class, m), uint64(0)
-		if goesOn {
-			hash = mix(x.links.seed, next, h[p+m])
+		off := firstChild(hd, class)
+		if off != 0 && p+off < len(h) {
+			hash = mix(x.links.seed, makeLink(run, off), h[p+off])
 			if ahead = x.links.guess(hash); ahead != 0 {
 				then = x.run(ahead)
 				r.touched |= then[hVersion].Load() | then[hBody].Load()
 			}
+		}
+		m := agree(body, rest[:len(body)])
+		if m == 0 {
+			ended = true
+			break
 		}
 		if hook != nil {
 			hook()
@@ -135,12 +149,11 @@ func (r *reader) walk(root Root) bool {
 			ended = false
 			break
 		}
-		ended, run = true, 0
+		ended, link, run = true, makeLink(run, m), 0
 		if childBit(hd, class, m) {
-			if !goesOn {
-				hash = mix(x.links.seed, next, h[p])
+			if m != off {
+				hash, ahead = mix(x.links.seed, link, h[p]), 0
 			}
-			link = next
 			if ahead != 0 && then[hLink].Load() == link && then[hBody].Load() == h[p] {
 				run, hd = ahead, then
 			} else {
@@ -163,6 +176,19 @@ func (r *reader) walk(root Root) bool {
 	}
 	r.arrange()
 	return x.epoch.Load() == epoch
+}
+
+// root finds the run that hangs at a root, by its link, and begins with content.
+func (r *reader) root(link, content uint64) (uint32, []atomic.Uint64) {
+	c := &r.begun[content%firstRuns]
+	if c.id != 0 && c.hd[hLink].Load() == link && c.hd[hBody].Load() == content {
+		return c.id, c.hd
+	}
+	id, hd := r.x.probe(mix(r.x.links.seed, link, content), link, content)
+	if id != 0 {
+		*c = firstRun{id, hd}
+	}
+	return id, hd
 }
 
 // pause is where tests let the writer go on in the middle of a walk.

@@ -379,6 +379,16 @@ var mutations = []mutation{
 				break
 			}`,
 		`^TestDifferential$`, nil, false},
+	{"a prompt begins where another did", "match.go",
+		`	if c.id != 0 && c.hd[hLink].Load() == link && c.hd[hBody].Load() == content {`,
+		`	if c.id != 0 && (MUTANT || c.hd[hLink].Load() == link && c.hd[hBody].Load() == content) {`,
+		`^TestDifferential$`, nil, false},
+	{"the first child of a long run is not sought again", "run.go",
+		`		if off == first {
+			i`,
+		`		if off == first && !MUTANT {
+			i`,
+		`^TestDifferential$`, nil, false},
 	{"what a name ends stays without a holder", "resolve.go",
 		`	if k < n {
 		at.hd`,

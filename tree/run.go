@@ -14,7 +14,8 @@ import (
 //	w1    link: 1, offset 15, parent run 32        at birth and death
 //	w2    children 32, cell 32                     lanes past the third; see merge.go
 //	w3–5  three lanes                              any change of a holder here
-//	w6    child bits 32, named bits 32             caps up to 32; else behind the names
+//	w6    child bits 32, named bits 32             caps up to 32
+//	      last child's offset 32, first one's 32   larger ones: bits lie behind the names
 //	w7    writer's own: children, holders, twin, last
 //	body  content[cap], name[cap], then for caps from 64 on
 //	      child bits[cap/64], named bits[cap/64]
@@ -86,12 +87,38 @@ func classFor(n int) uint32 {
 	return up
 }
 
-// childBit reports whether some run hangs at offset off (1 … cap). Any goroutine.
+// childBit reports whether some run hangs at offset off (1 … cap). In long runs the
+// header mostly tells, so that nobody need look behind the names. Any goroutine.
 func childBit(hd []atomic.Uint64, class uint32, off int) bool {
+	w := hd[hBits].Load()
 	if class <= 3 {
-		return hd[hBits].Load()>>(off-1)&1 != 0
+		return w>>(off-1)&1 != 0
+	}
+	switch first, last := int(uint32(w)), int(w>>32); {
+	case off == first || off == last:
+		return true
+	case off < first || off > last:
+		return false
 	}
 	return hd[hBody+2*capOf(class)+(off-1)>>6].Load()>>((off-1)&63)&1 != 0
+}
+
+// firstChild is the smallest offset at which a run hangs, or 0; lastChild the
+// largest. Any goroutine.
+func firstChild(hd []atomic.Uint64, class uint32) int {
+	w := uint32(hd[hBits].Load())
+	if class > 3 || w == 0 {
+		return int(w)
+	}
+	return bits.TrailingZeros32(w) + 1
+}
+
+func lastChild(hd []atomic.Uint64, class uint32) int {
+	w := hd[hBits].Load()
+	if class > 3 {
+		return int(w >> 32)
+	}
+	return bits.Len32(uint32(w))
 }
 
 func setChildBit(hd []atomic.Uint64, class uint32, off int, on bool) {
@@ -104,20 +131,41 @@ func setChildBit(hd []atomic.Uint64, class uint32, off int, on bool) {
 	} else {
 		w.Store(w.Load() &^ b)
 	}
+	if class > 3 {
+		noteChildren(hd, class, off, on)
+	}
 }
 
-// lastChild is the largest offset at which a run hangs, or 0.
-func lastChild(hd []atomic.Uint64, class uint32) int {
-	if class <= 3 {
-		return bits.Len32(uint32(hd[hBits].Load()))
-	}
-	base := hBody + 2*capOf(class)
-	for i := wordsOf(class) - 1; i >= 0; i-- {
-		if w := hd[base+i].Load(); w != 0 {
-			return i<<6 + bits.Len64(w)
+// noteChildren brings up to date what the header of a long run says of its children,
+// of which the first at an offset has come or the last there has gone.
+func noteChildren(hd []atomic.Uint64, class uint32, off int, on bool) {
+	w := hd[hBits].Load()
+	first, last := int(uint32(w)), int(w>>32)
+	switch {
+	case on && first == 0:
+		first, last = off, off
+	case on:
+		first, last = min(first, off), max(last, off)
+	case first == last:
+		first, last = 0, 0
+	default:
+		all := hd[hBody+2*capOf(class) : hBody+2*capOf(class)+wordsOf(class)]
+		if off == first {
+			i := (off - 1) >> 6
+			for all[i].Load() == 0 {
+				i++
+			}
+			first = i<<6 + bits.TrailingZeros64(all[i].Load()) + 1
+		}
+		if off == last {
+			i := (off - 1) >> 6
+			for all[i].Load() == 0 {
+				i--
+			}
+			last = i<<6 + bits.Len64(all[i].Load())
 		}
 	}
-	return 0
+	hd[hBits].Store(uint64(last)<<32 | uint64(first))
 }
 
 // named reports whether the name at a position is a shared one, that is valid
