@@ -337,7 +337,7 @@ func TestClearedByCall(t *testing.T) {
 		stop := r.readers(2, func(a *Answer, phase int32) string {
 			worker, _, _, _ := in(a, g.name(), hint.Worker)
 			pool, _, _, _ := in(a, string(g.intent.Owner), hint.CacheOwner)
-			if pool.Host != 256 || phase == 0 && worker.Device != 256 {
+			if pool.Host != 256 || phase == 0 && r.phase.Load() == 0 && worker.Device != 256 {
 				return fmt.Sprintf("worker %+v, pool %+v", worker, pool)
 			}
 			return ""
