@@ -175,6 +175,24 @@ func (s *segment) put(e uint64, told uint) {
 	s.used++
 }
 
+// putStrange is put for an entry whose name is surely not in the segment; false if it
+// may be. Nearly all find room where the search begins.
+func (s *segment) putStrange(e uint64, told uint) bool {
+	i := s.home(e, told)
+	line := line8(s.words, i)
+	if passedBy(line[0], e)|lineMatch(line[0], e) != 0 {
+		if other, _ := s.next(e, i, told); other != 0 {
+			return false
+		}
+	}
+	if putIn(line, e) {
+		s.used++
+	} else {
+		s.put(e, told)
+	}
+	return true
+}
+
 // take takes an entry away; false if it is not there.
 func (s *segment) take(e uint64, told uint) bool {
 	if len(s.words) == 0 {

@@ -364,20 +364,28 @@ var mutations = []mutation{
 		n += int(-(passedBy(word, h<<nameCut) | lineMatch(word, h<<nameCut)) >> 63) // 1 if there is any`,
 		`^TestNameTable$`, nil, false},
 	{"a name goes in beside another block's", "nametable.go",
-		`			if e, _ := s.next(hash, i, 0); e != 0 {
-				break
-			}`,
-		`			if e, _ := s.next(hash, i, 0); e != 0 && !MUTANT {
-				break
-			}`,
+		`		if !s.putStrange(hash&entryHash|block, 0) {
+			break`,
+		`		if !s.putStrange(hash&entryHash|block, 0) {
+			if MUTANT {
+				s.put(hash&entryHash|block, 0)
+				block++
+				n++
+				continue
+			}
+			break`,
 		`^TestDifferential$`, nil, false},
 	{"a name goes in beside its holder's other block", "ownnames.go",
-		`			if e, _ := s.next(h, i, 0); e != 0 {
-				break
-			}`,
-		`			if e, _ := s.next(h, i, 0); e != 0 && !MUTANT {
-				break
-			}`,
+		`		if !s.putStrange(h&entryHash|block, 0) {
+			break`,
+		`		if !s.putStrange(h&entryHash|block, 0) {
+			if MUTANT {
+				s.put(h&entryHash|block, 0)
+				block++
+				n++
+				continue
+			}
+			break`,
 		`^TestDifferential$`, nil, false},
 	{"a prompt begins where another did", "match.go",
 		`	if c.id != 0 && c.hd[hLink].Load() == link && c.hd[hBody].Load() == content {`,

@@ -85,7 +85,7 @@ func (t *nameTable) add(hash uint64, run uint32, pos int) {
 
 // addStrange is add for blocks side by side, from a position of a run on: as many,
 // from the first on, as have names that are surely not in the table. It returns how
-// many those are. Nearly all find room where their search begins.
+// many those are.
 func (t *nameTable) addStrange(hashes []uint64, run uint32, pos int) (n int) {
 	block := nameEntry(0, run, pos)
 	for _, h := range hashes {
@@ -93,17 +93,8 @@ func (t *nameTable) addStrange(hashes []uint64, run uint32, pos int) (n int) {
 		if s.full(5, 7) {
 			t.grow(s)
 		}
-		i := s.home(hash, 0)
-		line := line8(s.words, i)
-		if passedBy(line[0], hash)|lineMatch(line[0], hash) != 0 {
-			if e, _ := s.next(hash, i, 0); e != 0 {
-				break
-			}
-		}
-		if e := hash&entryHash | block; putIn(line, e) {
-			s.used++
-		} else {
-			s.put(e, 0)
+		if !s.putStrange(hash&entryHash|block, 0) {
+			break
 		}
 		block++
 		n++

@@ -126,17 +126,8 @@ func (t *ownTable) addStrange(hashes []uint64, run uint32, pos int) int {
 	}
 	block, n := makeEntry(0, run, pos), 0
 	for _, h := range hashes {
-		i := s.home(h, 0)
-		line := line8(s.words, i)
-		if passedBy(line[0], h)|lineMatch(line[0], h) != 0 {
-			if e, _ := s.next(h, i, 0); e != 0 {
-				break
-			}
-		}
-		if e := h&entryHash | block; putIn(line, e) {
-			s.used++
-		} else {
-			s.put(e, 0)
+		if !s.putStrange(h&entryHash|block, 0) {
+			break
 		}
 		block++
 		n++
