@@ -222,6 +222,37 @@ func TestWaitApplied(t *testing.T) {
 	}
 }
 
+// A source that is half gone is unknown: its rank did not cease to be.
+func TestSourceGoingIsUnknown(t *testing.T) {
+	e := openEngine(t, Options{})
+	addWorker(t, e, "w", "127.0.0.1", 1, dialects[1], nil)
+	s, _ := e.sources.Load("w")
+	held, free, removed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		_ = e.shards[s.shard].writer.Do(context.Background(), func(tree.Writer) {
+			close(held)
+			<-free
+		})
+	}()
+	<-held
+	go func() { removed <- e.RemoveSource(patience(t), "w") }()
+	await(t, "the holders to be on their way out", func() bool {
+		e.control.Lock()
+		defer e.control.Unlock()
+		return s.gone && s.holders == nil
+	})
+	if err := e.WaitApplied(patience(t), "w", 0, 0); !errors.Is(err, ErrUnknownSource) {
+		t.Errorf("waited for: %v", err)
+	}
+	if err := e.FetchStarted("w", 0); !errors.Is(err, ErrUnknownSource) {
+		t.Errorf("fetched from: %v", err)
+	}
+	close(free)
+	if err := <-removed; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestStates(t *testing.T) {
 	e := openEngine(t, Options{StaleAfter: 200 * time.Millisecond})
 	w := addWorker(t, e, "w", "127.0.0.1", 1, dialects[1], func(s *Source) { s.Hint = &HintConfig{WorkerType: "agg", Endpoint: "tcp://10.0.0.1:1"} })

@@ -112,5 +112,7 @@ func (e *Engine) peerOf(id string, rank int) (*peer, error) {
 			}
 		}
 	}
-	return nil, ErrUnknownRank
+	e.control.Lock()
+	defer e.control.Unlock()
+	return nil, s.absent()
 }

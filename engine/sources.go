@@ -419,9 +419,9 @@ func (e *Engine) WaitApplied(ctx context.Context, id string, rank int, seq uint6
 	if !ok {
 		return ErrUnknownSource
 	}
-	feeds := s.feedsOf(rank)
-	if feeds == nil {
-		return ErrUnknownRank
+	feeds, err := s.feedsOf(rank)
+	if err != nil {
+		return err
 	}
 	for _, f := range feeds {
 		if err := f.wait(ctx, seq); err != nil {
@@ -432,17 +432,24 @@ func (e *Engine) WaitApplied(ctx context.Context, id string, rank int, seq uint6
 }
 
 // feedsOf returns the streams that feed a rank.
-func (s *source) feedsOf(rank int) []*feed {
+func (s *source) feedsOf(rank int) ([]*feed, error) {
 	s.engine.control.Lock()
 	defer s.engine.control.Unlock()
-	if s.started {
-		for _, h := range s.holders {
-			if h.rank == rank {
-				return h.feeds
-			}
+	for _, h := range s.holders {
+		if h.rank == rank && s.started && !s.gone {
+			return h.feeds, nil
 		}
 	}
-	return nil
+	return nil, s.absent()
+}
+
+// absent says why a rank was not found: a source that comes or goes has no
+// ranks, but is there by its id until it is all gone. control is held.
+func (s *source) absent() error {
+	if s.gone || !s.started {
+		return ErrUnknownSource
+	}
+	return ErrUnknownRank
 }
 
 // Sources describes all sources, by id. It is a look at running counters: the
