@@ -46,6 +46,26 @@ func TestAppendOne(t *testing.T) {
 		{"a hole in front", ops(grown, rm(1, 103), st(1, 106, 7), query(1, 2, 3, 4, 5, 6, 7), st(1, 102, 3), query(1, 2, 3, 4, 5, 6, 7))},
 		{"another tier", ops(grown, differ.Op{Kind: differ.Store, Holder: 1, Tier: tree.Host, HasParent: true, Parent: 106, Span: 1, Names: []uint64{107}, Contents: []uint64{7}}, query(1, 2, 3, 4, 5, 6, 7))},
 		{"names of its own", ops(grown, as(st(2, 0, 1, 2, 3, 4, 5, 6), 201, 202, 203, 204, 205, 206), as(st(2, 206, 7), 207), query(1, 2, 3, 4, 5, 6, 7), rm(2, 207), query(1, 2, 3, 4, 5, 6, 7))},
+		{"names of its own, block by block through several runs", ops(holders(2), func() (l []differ.Op) {
+			l = append(l, st(1, 0, series(1, 9)...), as(st(2, 0, series(1, 9)...), series(1001, 1009)...))
+			for i := range uint64(300) {
+				l = append(l, as(st(2, 1009+i, 10+i), 1010+i))
+			}
+			return append(l, query(series(1, 309)...), rm(2, 1150), query(series(1, 309)...), as(st(2, 1309, 310), 1310), as(st(2, 1149, 150), 1150), query(series(1, 310)...))
+		}())},
+		{"names of its own, one of which means another block", ops(grown, as(st(2, 0, 1, 2, 3, 4, 5, 6), 201, 202, 203, 204, 205, 206),
+			as(st(2, 206, 7), 203), query(1, 2, 3, 4, 5, 6, 7), rm(2, 203), query(1, 2, 3, 4, 5, 6, 7), as(st(2, 202, 3), 203), query(1, 2, 3, 4, 5, 6, 7))},
+		{"names of its own and one of the run's", ops(grown, st(2, 0, 50), as(st(2, 0, 1, 2, 3, 4, 5, 6), 201, 202, 203, 204, 205, 206),
+			as(st(2, 206, 7), 150), query(1, 2, 3, 4, 5, 6, 7), query(50), rm(2, 150), query(1, 2, 3, 4, 5, 6, 7))},
+		{"many holders with names of their own", ops(holders(60), func() (l []differ.Op) {
+			for h := uint64(1); h <= 60; h++ {
+				l = append(l, as(st(int(h), 0, 1, 2, 3, 4, 5), series(1000*h+1, 1000*h+5)...))
+			}
+			for h := uint64(2); h <= 60; h += 2 {
+				l = append(l, as(st(int(h), 1000*h+5, 6), 1000*h+6), query(1, 2, 3, 4, 5, 6), as(st(int(h), 1000*h+6, 7), 1000*h+7), query(series(1, 7)...))
+			}
+			return l
+		}())},
 		{"one TP shard of two", ops(differ.Op{Kind: differ.Add, Holder: 1, Shards: 2},
 			st(1, 0, 1, 2, 3, 4, 5), shard(1, st(1, 0, 1, 2, 3, 4, 5)), st(1, 105, 6), query(series(1, 6)...), shard(1, st(1, 105, 6)), query(series(1, 6)...))},
 		{"what waits behind it", ops(grown, st(1, 107, 8), st(1, 106, 7), query(series(1, 8)...))},

@@ -36,7 +36,9 @@
 // start), its lane leads to an array of them beside the run's, all of that run,
 // and their entries are in a table which that holder has for itself: its events
 // come one after the other, and find in the caches what those before them have
-// left.
+// left. Who finds nearly all runs named otherwise, and meets nobody that calls blocks
+// as it does, is private: it bears no run's names, and its table alone knows all it
+// has.
 //
 // What events need of this is fetched ahead, by prefetch: an event's later names
 // while its earlier ones are worked on, and later events' lines if the caller

@@ -24,6 +24,8 @@ type holderState struct {
 type laneState struct {
 	shards      uint8     // of the holder; stays when the id is retired
 	retired     bool      // nobody's any more, but lanes may carry it
+	kin         bool      // another has been met that calls a block by the same own name
+	met         uint8     // runs come to since it is private, for meetsKin
 	own         *ownTable // names of its own, nil if there never were any
 	runs        int       // runs with a lane of this id
 	ownRuns     int       // those of them where its names are its own
@@ -38,6 +40,13 @@ type laneState struct {
 	waiting     int
 	waitHead    uint32
 	waitTail    uint32
+}
+
+// private reports whether nearly all names of a holder are its own, and nobody's
+// else as far as is known. Those to come will be, too: its runs do not bear them,
+// but it, so that its own table knows all of them and no other has to be asked.
+func (ls *laneState) private() bool {
+	return ls.ownRuns > 0 && !ls.kin && 4*ls.own.names() >= 3*ls.residencies
 }
 
 func (h *holderState) handle(i uint32) Holder { return Holder(uint32(h.gen)<<16 | i) }

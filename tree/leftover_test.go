@@ -14,15 +14,17 @@ func TestNothingIsLeftOver(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		// whose is who else calls a block by an event's last name.
-		whose string
+		whose   string
+		private bool // all A's names are its own
 	}{
-		{"another-holder's-name", "B"},
-		{"an-ancestor's-name", "A"},
+		{"another-holder's-name", "B", false},
+		{"an-ancestor's-name", "A", false},
+		{"a-private-holder's-name", "A", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var trims int
 			for seed := range uint64(8) {
-				trims += leftOver(t, seed, c.whose == "A")
+				trims += leftOver(t, seed, c.whose == "A", c.private)
 			}
 			if trims == 0 {
 				t.Error("no event ended in a name that is known while the index was tight")
@@ -34,7 +36,7 @@ func TestNothingIsLeftOver(t *testing.T) {
 // leftOver grows a chain of one holder, which now and then uses a name of its own
 // once more or one of another holder's, until the budget is spent and beyond; then
 // all is removed.
-func leftOver(t *testing.T, seed uint64, own bool) (trims int) {
+func leftOver(t *testing.T, seed uint64, own, private bool) (trims int) {
 	t.Helper()
 	const soft = (2 << 20) / 8 * 7
 	r := rand.New(rand.NewPCG(seed, 11))
@@ -55,6 +57,14 @@ func leftOver(t *testing.T, seed uint64, own bool) (trims int) {
 	}
 	x.Store(ob, &st)
 	told := []uint64(nil) // A's
+	if private {
+		same := tree.Store{Span: 1}
+		for n := range uint64(others) {
+			told = append(told, n+1<<30)
+			same.Pairs = append(same.Pairs, told[n], n+1<<40)
+		}
+		x.Store(oa, &same)
+	}
 	content := uint64(1 << 50)
 	for next, refused := uint64(1000), 0; refused < 40 && next < 200_000; {
 		s := tree.Store{Span: 1, HasParent: len(told) > 0}

@@ -302,44 +302,47 @@ var mutations = []mutation{
 			return false
 		}
 	}
-	fillUnseen(`,
+	return true`,
 		`		if x.nameOf(e) == name && !MUTANT {
 			return false
 		}
 	}
-	fillUnseen(`,
+	return true`,
+		`^TestAppendOne$`, nil, false},
+	{"a block is appended under an own name that means another", "path.go",
+		`ls.own.first(h); e != 0 {`,
+		`ls.own.first(h); e != 0 && !MUTANT {`,
+		`^TestAppendOne$`, nil, false},
+	{"a block is appended under an own name that means a shared one", "path.go",
+		`	case l.own() && ls.ownRuns == ls.runs:`,
+		`	case l.own() && (MUTANT || ls.ownRuns == ls.runs):`,
 		`^TestAppendOne$`, nil, false},
 	{"a holder that is given a block stays in its group", "path.go",
 		`	if dense != 0 {
 		x.ungroup(hd, dense, x.op.lane)
 	}
-	slot.Store(uint64(l.withReach(pos + 1)))`,
+	if l.own()`,
 		`	if dense != 0 && !MUTANT {
 		x.ungroup(hd, dense, x.op.lane)
 	}
-	slot.Store(uint64(l.withReach(pos + 1)))`,
+	if l.own()`,
 		`^TestAppendOne$`, nil, false},
 	{"an appended block is counted before its content is there", "path.go",
 		`	fillUnseen(hd[hBody+pos:hBody+pos+1], x.op.pairs[1:], 1)
 	x.mark(stepAppend)
-	hd[hVersion].Store(w0 + 1)
+	hd[hVersion].Store(hd[hVersion].Load() + 1)
 	x.mark(stepAppend)
-	fillUnseen(sharedNames(hd, class)[pos:pos+1], x.op.pairs, 1)
-	setNamed(hd, class, pos, pos+1)
-	x.names.add(h, parent.run, pos)
 `,
 		`	if MUTANT {
 		slot.Store(uint64(l.withReach(pos + 1)))
 		hd[hVersion].Store(w0 + 1)
 		x.mark(stepAppend)
+		hd[hVersion].Store(w0)
 	}
 	fillUnseen(hd[hBody+pos:hBody+pos+1], x.op.pairs[1:], 1)
 	x.mark(stepAppend)
-	hd[hVersion].Store(w0 + 1)
+	hd[hVersion].Store(hd[hVersion].Load() + 1)
 	x.mark(stepAppend)
-	fillUnseen(sharedNames(hd, class)[pos:pos+1], x.op.pairs, 1)
-	setNamed(hd, class, pos, pos+1)
-	x.names.add(h, parent.run, pos)
 `,
 		`^TestAppendOneUnderReader$`, nil, false},
 	{"one TP shard is enough", "side.go",
@@ -397,7 +400,19 @@ var mutations = []mutation{
 		`		if off == first && !MUTANT {
 			i`,
 		`^TestDifferential$`, nil, false},
-	{"what a name ends stays without a holder", "resolve.go",
+	{"a private holder's names are the runs' where it is first", "naming.go",
+		`!x.lanes[x.op.lane].private() && x.shareNames(`,
+		`(MUTANT || !x.lanes[x.op.lane].private()) && x.shareNames(`,
+		`^TestPrivateHolder$`, nil, false},
+	{"a private holder bears its parent's shared names for ever", "own.go",
+		`	if ls.ownRuns == ls.runs || !ls.private()`,
+		`	if MUTANT || ls.ownRuns == ls.runs || !ls.private()`,
+		`^TestPrivateHolder$`, nil, false},
+	{"a private holder takes what looks like a name for a new one", "naming.go",
+		`		if e, _ := ls.own.first(x.names.hash(x.op.name(i))); e == 0 {`,
+		`		if e, _ := ls.own.first(x.names.hash(x.op.name(i))); e == 0 || MUTANT {`,
+		`^TestDifferential$`, nil, false},
+	{"what a name ends stays without a holder", "naming.go",
 		`	if k < n {
 		at.hd`,
 		`	if k < n && !MUTANT {

@@ -7,8 +7,8 @@ import (
 
 // In a run a holder bears the run's names, or names of its own: an array of
 // them, and an entry in its table of own names for each position it holds. It
-// begins with the run's, and never goes back from its own: engines that name
-// blocks in another way than those before them do so everywhere.
+// begins with the run's, unless it is private, and never goes back from its own:
+// engines that name blocks in another way than those before them do so everywhere.
 
 // namesRef says where a holder's own names of a run are, whose lane says that it
 // has them: the size class of the array on top, as in the id of a run.
@@ -122,17 +122,58 @@ func (x *Index) expectOwn(n int, hasParent bool, parent uint64) {
 	fetchLines(&x.lines[0], k+x.expected)
 }
 
-// private reports whether the holder goes on behind a place in a run where its
-// names are its own.
-func (x *Index) private(at place) bool {
-	if x.lanes[x.op.lane].ownRuns == 0 || isRoot(at.run) {
-		return false
+// namesOwn reports whether blocks that go on behind a place, and do not exist yet,
+// will have names of the holder's own.
+func (x *Index) namesOwn(at place) bool {
+	ls := &x.lanes[x.op.lane]
+	if ls.ownRuns == 0 || ls.private() || isRoot(at.run) {
+		return ls.private()
 	}
 	hd := x.run(at.run)
 	if at.off < count(hd[hVersion].Load()) || !open(hd, classOf(at.run)) {
 		return false
 	}
 	return x.laneIn(hd, x.op.lane).own()
+}
+
+const (
+	kinFirst = 16 // runs that a private holder looks for its like in, at first,
+	kinEvery = 16 // and later only in one of so many
+)
+
+// meetsKin notes whether a private holder, which has come to a spot, shares the name
+// that it calls it by with another: then there are engines like its own, and it had
+// better share the names of runs with them. While a fleet is upgraded that is so: the
+// first few engines of the new kind find nearly all runs named by those of the old.
+func (x *Index) meetsKin(at spot, name uint64) bool {
+	ls := &x.lanes[x.op.lane]
+	if ls.met++; ls.met > kinFirst && ls.met%kinEvery != 0 {
+		return false
+	}
+	for i := hLane; i < hLane+inlineLanes; i++ {
+		l := lane(at.hd[i].Load())
+		if l == 0 || x.lanes[l.id()].retired || !x.holds(l, at.class(), at.pos(), -1) || x.exceptional(l, at.class(), at.pos()) {
+			continue
+		}
+		if x.nameAt(l, at.hd, at.class(), at.pos()) == name {
+			ls.kin = true
+			return true
+		}
+	}
+	return false
+}
+
+// ownParent has a private holder's names be its own in a run behind one of whose
+// blocks it goes on, where they are the run's: from before it was private, and
+// perhaps for as long as it lives.
+func (x *Index) ownParent(at spot) {
+	ls := &x.lanes[x.op.lane]
+	if ls.ownRuns == ls.runs || !ls.private() || x.tight() {
+		return
+	}
+	if slot := x.slot(at.hd, x.op.lane); !lane(slot.Load()).own() {
+		x.makeOwn(at, slot, 0)
+	}
 }
 
 // nameOwn gives n positions from at on, which the holder does not hold yet, the
@@ -162,8 +203,10 @@ func (x *Index) holdOwn(here spot, slot *atomic.Uint64, i, k int) int {
 	case ls.ownRuns == 0:
 		return 0
 	case slot == nil:
-		if !named(here.hd, here.class(), pos) || sharedNames(here.hd, here.class())[pos].Load() == x.op.name(i) {
-			return 0 // perhaps the run's names are the holder's here
+		if !ls.private() || x.meetsKin(here, x.op.name(i)) {
+			if !named(here.hd, here.class(), pos) || sharedNames(here.hd, here.class())[pos].Load() == x.op.name(i) {
+				return 0 // perhaps the run's names are the holder's here
+			}
 		}
 	default:
 		if l := lane(slot.Load()); !l.plain() || !l.own() || l.reach() > pos {

@@ -112,34 +112,60 @@ func (x *Index) extend(at place, i, n, want int) (here spot, k int) {
 func (x *Index) appendOne(parent spot) bool {
 	hd, class, pos := parent.hd, parent.class(), parent.pos()+1
 	w0, ls := hd[hVersion].Load(), &x.lanes[x.op.lane]
-	if count(w0) != pos || pos == capOf(class) || x.op.span > 1 || x.op.shards > 1 || ls.own.names() > 0 || ls.waiting > 0 || x.tight() {
+	if count(w0) != pos || pos == capOf(class) || x.op.span > 1 || x.op.shards > 1 || ls.waiting > 0 || x.tight() {
 		return false
 	}
 	slot, dense := x.findLane(hd, x.op.lane)
 	l := lane(slot.Load())
-	if !l.plain() || l.own() || l.reach() != pos || l.tier() != x.op.tier || childBit(hd, class, pos) {
+	if !l.plain() || l.reach() != pos || l.tier() != x.op.tier || childBit(hd, class, pos) {
 		return false
 	}
 	name := x.op.name(0)
 	h := x.names.hash(name)
-	for e, i := x.names.first(h); e != 0; e, i = x.names.next(h, i) {
-		if x.nameOf(e) == name {
+	switch {
+	case ls.own.names() == 0:
+		if !x.unknown(h, name) {
 			return false
 		}
+	case l.own() && ls.ownRuns == ls.runs:
+		if e, _ := ls.own.first(h); e != 0 {
+			return false
+		}
+	default:
+		return false
+	}
+	if dense != 0 {
+		x.ungroup(hd, dense, x.op.lane)
+	}
+	if l.own() {
+		l = x.roomForNames(parent, slot, pos+1)
 	}
 	fillUnseen(hd[hBody+pos:hBody+pos+1], x.op.pairs[1:], 1)
 	x.mark(stepAppend)
-	hd[hVersion].Store(w0 + 1)
+	hd[hVersion].Store(hd[hVersion].Load() + 1)
 	x.mark(stepAppend)
-	fillUnseen(sharedNames(hd, class)[pos:pos+1], x.op.pairs, 1)
-	setNamed(hd, class, pos, pos+1)
-	x.names.add(h, parent.run, pos)
-	if dense != 0 {
-		x.ungroup(hd, dense, x.op.lane)
+	if l.own() {
+		fillUnseen(x.ownNames(l)[pos:pos+1], x.op.pairs, 1)
+		ls.own.add(h, parent.run, pos)
+		x.ownNamesLive++
+	} else {
+		fillUnseen(sharedNames(hd, class)[pos:pos+1], x.op.pairs, 1)
+		setNamed(hd, class, pos, pos+1)
+		x.names.add(h, parent.run, pos)
 	}
 	slot.Store(uint64(l.withReach(pos + 1)))
 	x.mark(stepRaise)
 	x.gained(1)
 	x.remember(name, parent.run, pos)
+	return true
+}
+
+// unknown reports whether no block's shared name is the one with a hash.
+func (x *Index) unknown(h, name uint64) bool {
+	for e, i := x.names.first(h); e != 0; e, i = x.names.next(h, i) {
+		if x.nameOf(e) == name {
+			return false
+		}
+	}
 	return true
 }

@@ -7,21 +7,6 @@ type move struct {
 	n     [NumTiers]uint32
 }
 
-// novel reports whether the name of the event's block i is no run's, and none of
-// the holder's own, so that it cannot mean another block. Those behind it are most
-// likely like it.
-func (x *Index) novel(i int) bool {
-	h := x.names.hash(x.op.name(i))
-	if e, _ := x.names.first(h); e != 0 {
-		return false // or only looks as if: renames will see
-	}
-	if own := x.lanes[x.op.lane].own; own.names() > 0 {
-		e, _ := own.first(h)
-		return e == 0
-	}
-	return true
-}
-
 // renames looks whether names of blocks [i, i+n), which do not exist yet, mean
 // other blocks to the holder's shard, and if so takes all their copies from
 // there: the last announcement decides. They are added at the new blocks when

@@ -132,87 +132,6 @@ func (x *Index) meansOwn(e, name uint64) (spot, bool) {
 	return at, at.pos() < len(names) && names[at.pos()].Load() == name && x.holds(l, at.class(), at.pos(), shard)
 }
 
-// maxTwins is how many blocks may share one name in the name table. Beyond it
-// a name becomes its holder's own, so that engines that number their blocks from
-// 1 cannot make one long list of it.
-const maxTwins = 4
-
-// nameSpan gives n positions from at on, which the holder does not hold yet, the
-// names of the event's blocks from block on. If it bears the run's names here,
-// it goes on so as long as those are the same; else all its names here become
-// its own.
-func (x *Index) nameSpan(at spot, slot *atomic.Uint64, n, block int) {
-	if !lane(slot.Load()).own() && x.shareNames(at, n, block) {
-		return
-	}
-	x.nameOwn(at, x.makeOwn(at, slot, at.pos()+n), n, block)
-}
-
-// shareNames makes the run's names at n positions from at on those of the
-// event's blocks from block on; false if they cannot be: another name stands
-// there, or a name is borne by too many blocks already.
-func (x *Index) shareNames(at spot, n, block int) bool {
-	class, from := at.class(), at.pos()
-	shared := sharedNames(at.hd, class)
-	for i := 0; i < n; i++ {
-		if named(at.hd, class, from+i) && shared[from+i].Load() != x.op.name(block+i) {
-			return false
-		}
-	}
-	for i := 0; i < n; i++ {
-		p, name := from+i, x.op.name(block+i)
-		if named(at.hd, class, p) {
-			continue
-		}
-		twins := 0
-		h := x.names.hash(name)
-		for e, k := x.names.first(h); e != 0; e, k = x.names.next(h, k) {
-			if x.nameOf(e) == name {
-				twins++
-				x.markTwin(entryRun(e))
-			}
-		}
-		if twins >= maxTwins {
-			return false
-		}
-		if twins > 0 {
-			x.markTwin(at.run)
-		}
-		shared[p].Store(name)
-		setNamed(at.hd, class, p, p+1)
-		x.names.add(h, at.run, p)
-	}
-	return true
-}
-
-// nameNovel is shareNames for n positions that have just been added to a run, up to
-// the first block whose name somebody knows: the look that tells so puts those that
-// nobody knows into the table. It returns how many they are. The others are taken
-// off the run again, for the holder may find no room for them in another way, and
-// what nobody holds nobody would take away. The first name must be novel.
-func (x *Index) nameNovel(at spot, n, block int) (k int) {
-	class, pos := at.class(), at.pos()
-	pairs, stride := x.op.pairs[block*x.op.stride:], x.op.stride
-	fillUnseen(sharedNames(at.hd, class)[pos:pos+n], pairs, stride)
-	for k < n {
-		homes := x.homes[:min(n-k, fetchStep)]
-		x.fetch(block, block+k+len(homes)+lead)
-		for j := range homes {
-			homes[j] = x.names.hash(pairs[(k+j)*stride])
-		}
-		m := x.names.addStrange(homes, at.run, pos+k)
-		if k += m; m < len(homes) {
-			break
-		}
-	}
-	setNamed(at.hd, class, pos, pos+k)
-	if k < n {
-		at.hd[hVersion].Store((version(at.hd[hVersion].Load())+1)<<countBits | uint64(pos+k))
-		x.mark(stepVersion)
-	}
-	return k
-}
-
 // warm fetches the places of names of blocks [i, i+n) of the event ahead of their
 // use, in those tables that a look-up for the holder would ask.
 func (x *Index) warm(i, n int) {
@@ -236,14 +155,5 @@ func (x *Index) warm(i, n int) {
 			}
 		}
 		fetchLines(&x.lines[0], k)
-	}
-}
-
-// markTwin notes that some name in a run is borne by another block too, so that
-// holders who share the run's names must look whether they mean that one.
-func (x *Index) markTwin(run uint32) {
-	hd := x.run(run)
-	if m := metaOf(hd); !m.twin() {
-		hd[hMeta].Store(uint64(m) | metaTwin)
 	}
 }

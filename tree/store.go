@@ -42,6 +42,7 @@ func (x *Index) Store(o Owner, s *Store) Outcome {
 				return x.op.out
 			}
 			at = place{p.run, p.pos() + 1}
+			x.ownParent(p)
 		} else if known = s.Parent == 0 && !ok; !known && !s.KeepMeaning {
 			x.wait(0, n, s.Parent)
 			return x.op.out
@@ -107,22 +108,11 @@ func (x *Index) chain(at place, i, n int) {
 				continue // look again: the place is another
 			}
 			goesOn = true
-			fresh = min(fresh, len(x.homes))
-			novel := false
-			if x.private(at) {
-				var old spot
-				var must bool
-				x.warm(i, fresh)
-				if fresh, old, must = x.strange(i, fresh, spot{}); must {
-					x.take(old, i)
-					continue
-				}
-			} else if novel = x.novel(i); novel {
-				fresh = x.strangeOwn(i, fresh)
-			} else if x.renames(i, fresh) {
+			how, fresh := x.naming(at, i, min(fresh, len(x.homes)))
+			if fresh == 0 {
 				continue
 			}
-			if x.admit(at, here, 0, i, fresh, novel) {
+			if x.admit(at, here, 0, i, fresh, how == novel) {
 				here, k = x.extend(at, i, fresh, want)
 			}
 			if k == 0 {
@@ -133,11 +123,7 @@ func (x *Index) chain(at place, i, n int) {
 				break
 			}
 			slot := x.laneHere(here)
-			if novel {
-				k = x.nameNovel(here, k, i)
-			} else {
-				x.nameSpan(here, slot, k, i)
-			}
+			k = x.name(how, here, slot, k, i)
 			x.claim(here, slot, k)
 			x.gained(k)
 		} else if !x.admit(at, here, k, i, 0, false) {
