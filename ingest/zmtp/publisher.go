@@ -65,6 +65,7 @@ type Publisher struct {
 
 	dropped  atomic.Uint64
 	accepted atomic.Uint64
+	ended    atomic.Uint64
 }
 
 // Listen binds a publisher with the default configuration.
@@ -203,7 +204,14 @@ func (p *Publisher) WaitSubscribers(ctx context.Context, n int) error {
 	return p.wait(ctx, func() bool { return p.Subscribers() >= n })
 }
 
-// WaitGone waits until there is no connection left.
+// WaitEnded waits until at least n connections have ended since the publisher came
+// into being, however many there are again by now.
+func (p *Publisher) WaitEnded(ctx context.Context, n int) error {
+	return p.wait(ctx, func() bool { return p.ended.Load() >= uint64(n) })
+}
+
+// WaitGone waits until there is no connection left. It may miss that where whoever
+// was there comes back: see WaitEnded.
 func (p *Publisher) WaitGone(ctx context.Context) error {
 	return p.wait(ctx, func() bool { return len(*p.peers.Load()) == 0 })
 }
@@ -282,6 +290,7 @@ func (p *Publisher) leave(s *subscriber) {
 		}
 	}
 	p.peers.Store(&peers)
+	p.ended.Add(1)
 	p.announce()
 }
 

@@ -157,7 +157,7 @@ func twoEndpoints(t *testing.T) {
 		}
 		for _, p := range pubs {
 			p.Disconnect()
-			if err := p.WaitGone(ctx); err != nil {
+			if err := p.WaitEnded(ctx, round+1); err != nil {
 				t.Fatal(err)
 			}
 		}
