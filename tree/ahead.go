@@ -49,9 +49,7 @@ func (x *Index) Coming(o Owner, s *Store) {
 	x.untold = 0
 	x.foresee()
 	lines, stride := x.lines[:0], 1+s.Span
-	for i := 0; i < len(s.Pairs) && len(lines) < comingNames; i += stride {
-		lines = append(lines, x.names.line(x.names.hash(s.Pairs[i])))
-	}
+	x.names.ask(s.Pairs, stride, min(len(s.Pairs)/stride, comingNames))
 	if !s.HasParent {
 		h := mix(x.links.seed, makeLink(rootRun(s.Root), 0), s.Pairs[1])
 		lines = append(lines, x.links.line(h))
@@ -72,12 +70,8 @@ func (x *Index) ComingRemove(o Owner, names []uint64) {
 	}
 	x.untold = 0
 	x.foresee()
-	lines := x.lines[:0]
-	for i := 0; i < len(names) && len(lines) < comingNames; i++ {
-		lines = append(lines, x.names.line(x.names.hash(names[i])))
-	}
+	x.names.ask(names, 1, min(len(names), comingNames))
 	x.foreseen(coming{x.names.hash(names[0]), false})
-	fetchLines(&lines[0], len(lines))
 }
 
 // notForetold reports whether it does not pay to be told ahead of a holder's events:
@@ -165,14 +159,8 @@ func (x *Index) begun() {
 // lie behind the event's last block.
 func (x *Index) fetch(i, end int) {
 	pairs, stride := x.op.pairs, x.op.stride
-	i = max(i, x.fetched)
-	for at := i * stride; i < end && at < len(pairs); x.fetched = i {
-		n := 0
-		for ; n < len(x.lines) && i < end && at < len(pairs); n++ {
-			x.lines[n] = x.names.line(x.names.hash(pairs[at]))
-			at += stride
-			i++
-		}
-		fetchLines(&x.lines[0], n)
+	if i, end = max(i, x.fetched), min(end, len(pairs)/stride); i < end {
+		x.names.ask(pairs[i*stride:], stride, end-i)
+		x.fetched = end
 	}
 }

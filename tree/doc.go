@@ -31,9 +31,10 @@
 //
 // A name table entry is one word: where the block lies and some bits of the
 // name's hash; the name itself stands in the run. Seven lie in a line of memory
-// with a word that tells of all of them, so that a new name costs one look. Where
-// a holder's names are its own (engines that hash differently, or anew after each
-// start), its lane leads to an array of them beside the run's, all of that run,
+// with a word that tells of all of them, so that a new name costs one look: for the
+// names of an event one after the other, without leaving the registers (names_*.s).
+// Where a holder's names are its own (engines that hash differently, or anew after
+// each start), its lane leads to an array of them beside the run's, all of that run,
 // and their entries are in a table which that holder has for itself: its events
 // come one after the other, and find in the caches what those before them have
 // left. Who finds nearly all runs named otherwise, and meets nobody that calls blocks

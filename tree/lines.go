@@ -154,17 +154,6 @@ func putIn(line *[lineWords]uint64, e uint64) bool {
 	return true
 }
 
-// takeOut takes an entry out of a line; false if it is not found at the first look.
-func takeOut(line *[lineWords]uint64, e uint64) bool {
-	m := lineMatch(line[0], e)
-	b := bits.TrailingZeros64(m) &^ 7
-	if m == 0 || line[1+b>>3&7] != e {
-		return false
-	}
-	line[0] &^= 0xff << b
-	return true
-}
-
 // put puts an entry into the first line that has room for it.
 func (s *segment) put(e uint64, told uint) {
 	i := s.home(e, told)
@@ -267,6 +256,12 @@ func (s *segment) replace(old, e uint64, told uint) {
 // putAll puts all entries of some lines into an empty segment. They come about in
 // the order of their places.
 func (s *segment) putAll(old []uint64, told uint) {
+	if told == 0 && len(old) > 0 {
+		if n := spread(s, &old[0], len(old)/lineWords); n >= 0 {
+			s.used += n
+			return
+		}
+	}
 	words, direct := s.words, 0
 	for i := 0; i < len(old); i += lineWords {
 		line := line8(old, i)

@@ -367,24 +367,22 @@ var mutations = []mutation{
 		n += int(-(passedBy(word, h<<nameCut) | lineMatch(word, h<<nameCut)) >> 63) // 1 if there is any`,
 		`^TestNameTable$`, nil, false},
 	{"a name goes in beside another block's", "nametable.go",
-		`		if !s.putStrange(hash&entryHash|block, 0) {
+		`		if !s.putStrange(hash&entryHash|(block+uint64(n)), 0) {
 			break`,
-		`		if !s.putStrange(hash&entryHash|block, 0) {
+		`		if !s.putStrange(hash&entryHash|(block+uint64(n)), 0) {
 			if MUTANT {
-				s.put(hash&entryHash|block, 0)
-				block++
+				s.put(hash&entryHash|(block+uint64(n)), 0)
 				n++
 				continue
 			}
 			break`,
 		`^TestDifferential$`, nil, false},
 	{"a name goes in beside its holder's other block", "ownnames.go",
-		`		if !s.putStrange(h&entryHash|block, 0) {
+		`		if !s.putStrange(hashes[n]&entryHash|(block+uint64(n)), 0) {
 			break`,
-		`		if !s.putStrange(h&entryHash|block, 0) {
+		`		if !s.putStrange(hashes[n]&entryHash|(block+uint64(n)), 0) {
 			if MUTANT {
-				s.put(h&entryHash|block, 0)
-				block++
+				s.put(hashes[n]&entryHash|(block+uint64(n)), 0)
 				n++
 				continue
 			}

@@ -33,8 +33,10 @@ func (t *nameTable) init(seed uint64, m *meter) {
 	}
 }
 
-func (t *nameTable) hash(name uint64) uint64 {
-	hi, lo := bits.Mul64(name^t.seed, 0x9e3779b97f4a7c15)
+func (t *nameTable) hash(name uint64) uint64 { return hashName(t.seed, name) }
+
+func hashName(seed, name uint64) uint64 {
+	hi, lo := bits.Mul64(name^seed, 0x9e3779b97f4a7c15)
 	return hi ^ lo
 }
 
@@ -73,6 +75,15 @@ func (t *nameTable) suspects(dst []uint8, hashes []uint64) (n int) {
 // line is where the search for a hash begins in memory, for fetchLines.
 func (t *nameTable) line(hash uint64) uintptr { return t.segment(hash).line(hash<<nameCut, 0) }
 
+// ask asks for the lines where the searches for n names begin, each stride words of
+// names behind the one before.
+func (t *nameTable) ask(names []uint64, stride, n int) {
+	if n > 0 {
+		_ = names[(n-1)*stride]
+		askNames(&t.seg[0], t.seed, &names[0], stride, n)
+	}
+}
+
 // add puts in one more block of a name.
 func (t *nameTable) add(hash uint64, run uint32, pos int) {
 	s := t.segment(hash)
@@ -88,15 +99,18 @@ func (t *nameTable) add(hash uint64, run uint32, pos int) {
 // many those are.
 func (t *nameTable) addStrange(hashes []uint64, run uint32, pos int) (n int) {
 	block := nameEntry(0, run, pos)
-	for _, h := range hashes {
-		s, hash := t.segment(h), h<<nameCut
+	for n < len(hashes) {
+		k := putNames(&t.seg[0], &hashes[n], len(hashes)-n, block+uint64(n))
+		if n += k; n == len(hashes) {
+			break
+		}
+		s, hash := t.segment(hashes[n]), hashes[n]<<nameCut
 		if s.full(5, 7) {
 			t.grow(s)
 		}
-		if !s.putStrange(hash&entryHash|block, 0) {
+		if !s.putStrange(hash&entryHash|(block+uint64(n)), 0) {
 			break
 		}
-		block++
 		n++
 	}
 	t.live += n
@@ -130,18 +144,16 @@ func (t *nameTable) remove(hash uint64, run uint32, pos int) {
 // run on.
 func (t *nameTable) removeAll(hashes []uint64, run uint32, pos int) {
 	block := nameEntry(0, run, pos)
-	for _, h := range hashes {
-		s, e := t.segment(h), h<<nameCut&entryHash|block
-		if takeOut(line8(s.words, s.home(e, 0)), e) {
-			s.used--
-		} else {
-			s.take(e, 0)
+	for n := 0; n < len(hashes); n++ {
+		if n += takeNames(&t.seg[0], &hashes[n], len(hashes)-n, block+uint64(n)); n == len(hashes) {
+			break
 		}
+		s, e := t.segment(hashes[n]), hashes[n]<<nameCut&entryHash|(block+uint64(n))
+		s.take(e, 0)
 		if sparse(s.used, s.slots()) && t.shrunk < shrinkWords {
 			t.shrunk += len(s.words)
 			t.resize(s, len(s.words)/lineWords/2)
 		}
-		block++
 	}
 	t.live -= len(hashes)
 }

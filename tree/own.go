@@ -111,15 +111,11 @@ func (x *Index) expectOwn(n int, hasParent bool, parent uint64) {
 	if own.names() == 0 {
 		return
 	}
-	k := 0
 	if hasParent {
-		x.lines[0], k = own.line(x.names.hash(parent)), 1
+		own.ask(x.names.seed, []uint64{parent}, 1, 1)
 	}
-	x.expected = min(n, len(x.lines)-1)
-	for i := range x.expected {
-		x.lines[k+i] = own.line(x.names.hash(x.op.name(i)))
-	}
-	fetchLines(&x.lines[0], k+x.expected)
+	x.expected = min(n, lead-1)
+	own.ask(x.names.seed, x.op.pairs, x.op.stride, x.expected)
 }
 
 // namesOwn reports whether blocks that go on behind a place, and do not exist yet,

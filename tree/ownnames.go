@@ -75,6 +75,21 @@ func (t *ownTable) line(hash uint64) uintptr {
 	return s.line(hash, told)
 }
 
+// ask is nameTable.ask; seed is that of the hashes.
+func (t *ownTable) ask(seed uint64, names []uint64, stride, n int) {
+	switch {
+	case n <= 0:
+	case t.cut == nil:
+		_ = names[(n-1)*stride]
+		askOwn(&t.whole, seed, &names[0], stride, n)
+	default:
+		for i := range n {
+			line := t.line(hashName(seed, names[i*stride]))
+			fetchLines(&line, 1)
+		}
+	}
+}
+
 // add puts in one more block of a name.
 func (t *ownTable) add(hash uint64, run uint32, pos int) {
 	s, told := t.segment(hash)
@@ -125,11 +140,13 @@ func (t *ownTable) addStrange(hashes []uint64, run uint32, pos int) int {
 		return len(hashes)
 	}
 	block, n := makeEntry(0, run, pos), 0
-	for _, h := range hashes {
-		if !s.putStrange(h&entryHash|block, 0) {
+	for n < len(hashes) {
+		if n += putOwn(s, &hashes[n], len(hashes)-n, block+uint64(n)); n == len(hashes) {
 			break
 		}
-		block++
+		if !s.putStrange(hashes[n]&entryHash|(block+uint64(n)), 0) {
+			break
+		}
 		n++
 	}
 	t.live += n
@@ -224,20 +241,18 @@ func (t *ownTable) remove(hash uint64, run uint32, pos int) bool {
 // removeAll is remove for blocks side by side, from a position of a run on.
 func (t *ownTable) removeAll(hashes []uint64, run uint32, pos int) {
 	s := &t.whole
-	if t.cut != nil || sparse(s.used-len(hashes), s.slots()) {
+	if t.cut != nil || len(s.words) == 0 || sparse(s.used-len(hashes), s.slots()) {
 		for i, h := range hashes {
 			t.remove(h, run, pos+i)
 		}
 		return
 	}
 	block, was := makeEntry(0, run, pos), s.used
-	for _, h := range hashes {
-		if e := h&entryHash | block; !takeOut(line8(s.words, s.home(e, 0)), e) {
-			s.take(e, 0)
-		} else {
-			s.used--
+	for n := 0; n < len(hashes); n++ {
+		if n += takeOwn(s, &hashes[n], len(hashes)-n, block+uint64(n)); n == len(hashes) {
+			break
 		}
-		block++
+		s.take(hashes[n]&entryHash|(block+uint64(n)), 0)
 	}
 	t.live -= was - s.used
 	t.crowded -= crowded(was, s.slots()) - crowded(s.used, s.slots())

@@ -136,24 +136,11 @@ func (x *Index) meansOwn(e, name uint64) (spot, bool) {
 // use, in those tables that a look-up for the holder would ask.
 func (x *Index) warm(i, n int) {
 	ls := &x.lanes[x.op.lane]
-	own, shared := ls.own, ls.ownRuns < ls.runs
-	end := i + n
-	if !shared {
-		i = max(i, x.expected)
+	pairs, stride := x.op.pairs, x.op.stride
+	if ls.ownRuns < ls.runs {
+		x.names.ask(pairs[i*stride:], stride, n)
 	}
-	for i < end {
-		k := 0
-		for ; i < end && k+2 <= len(x.lines); i++ {
-			h := x.names.hash(x.op.name(i))
-			if shared {
-				x.lines[k] = x.names.line(h)
-				k++
-			}
-			if own != nil && i >= x.expected {
-				x.lines[k] = own.line(h)
-				k++
-			}
-		}
-		fetchLines(&x.lines[0], k)
+	if first := max(i, x.expected); ls.own != nil && first < i+n {
+		ls.own.ask(x.names.seed, pairs[first*stride:], stride, i+n-first)
 	}
 }
