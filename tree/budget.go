@@ -145,8 +145,13 @@ func (x *Index) admit(at place, here spot, k, i, fresh int, plain bool) bool {
 		if l = x.laneIn(here.hd, x.op.lane); l == 0 && !x.laneFits(at.run) {
 			return false
 		}
-		if l != 0 {
+		if at.off == count(here.hd[hVersion].Load()) && open(here.hd, here.class()) {
 			b.named += at.off
+			if l == 0 {
+				b.needs |= needRows // for a hole in front of them
+			}
+		} else {
+			l = 0 // in the run to come
 		}
 	}
 	if !x.goesOnPlain(l, at.off) {

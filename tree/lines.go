@@ -256,11 +256,15 @@ func (s *segment) replace(old, e uint64, told uint) {
 // putAll puts all entries of some lines into an empty segment. They come about in
 // the order of their places.
 func (s *segment) putAll(old []uint64, told uint) {
-	if told == 0 && len(old) > 0 {
-		if n := spread(s, &old[0], len(old)/lineWords); n >= 0 {
-			s.used += n
-			return
+	// No more at once than a few microseconds' work: nothing stops it meanwhile.
+	for told == 0 && len(old) > 0 {
+		k := min(len(old), 256*lineWords)
+		n := spread(s, &old[0], k/lineWords)
+		if n < 0 {
+			break
 		}
+		s.used += n
+		old = old[k:]
 	}
 	words, direct := s.words, 0
 	for i := 0; i < len(old); i += lineWords {

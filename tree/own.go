@@ -143,7 +143,10 @@ const (
 // first few engines of the new kind find nearly all runs named by those of the old.
 func (x *Index) meetsKin(at spot, name uint64) bool {
 	ls := &x.lanes[x.op.lane]
-	if ls.met++; ls.met > kinFirst && ls.met%kinEvery != 0 {
+	if ls.met++; ls.met == 0 {
+		ls.met = kinFirst // it has been round
+	}
+	if ls.met > kinFirst && ls.met%kinEvery != 0 {
 		return false
 	}
 	for i := hLane; i < hLane+inlineLanes; i++ {

@@ -82,3 +82,67 @@ func TestPrivateHolder(t *testing.T) {
 		})
 	}
 }
+
+// TestPrivateHolderKeepsBudget has a private holder's chain go on behind full runs
+// where the arena of just those names that a new run's first blocks need is full, and
+// that of the larger ones it will have one day is not: what is charged is what was
+// asked for.
+func TestPrivateHolderKeepsBudget(t *testing.T) {
+	x := New(Options{Seed: 1, Bytes: 64 << 20})
+	x.budget.soft = 0
+	var owners [2]Owner
+	for i := range owners {
+		h, err := x.AddHolder(Set, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		owners[i].Holder = h
+		x.Store(owners[i], &Store{Span: 1, Pairs: namesOf(uint64(i+1), 1, 501)})
+	}
+	const room = 25_000 // for some of what a new run needs, less than a chunk of names
+	last, next, tried := uint64(2<<32|500), uint64(501), 0
+	for range 5000 {
+		p, ok := x.resolveFor(owners[1], last)
+		if !ok {
+			t.Fatalf("block %d is gone", next-1)
+		}
+		left := capOf(p.class()) - p.pos() - 1
+		n := uint64(pieceBlocks)
+		if left > 0 {
+			n = min(n, uint64(left))
+		}
+		limit := x.meter.limit
+		if left == 0 && p.class() >= 5 {
+			tried++
+			for c := range x.runs {
+				x.runs[c].release(x.runs[c].alloc())
+			}
+			few := namesClass(int(n))
+			for c := range x.nameArrays {
+				if ref := x.newNames(4 << c); uint32(c) != few {
+					x.freeNames(ref)
+				}
+			}
+			for x.nameArrays[few].spare(1) == 0 {
+				x.newNames(int(n))
+			}
+			x.meter.limit = x.meter.bytes + room
+		}
+		out := x.Store(owners[1], &Store{Span: 1, HasParent: true, Parent: last, Pairs: namesOf(2, next, next+n)})
+		if x.meter.bytes > x.meter.limit {
+			t.Fatalf("behind a run of class %d: %d bytes more than there are, %+v", p.class(), x.meter.bytes-x.meter.limit, out)
+		}
+		if x.meter.limit = limit; tried == 4 {
+			return
+		}
+		next += uint64(out.New)
+		last = 2<<32 | (next - 1)
+	}
+	t.Errorf("only %d runs have been full", tried)
+}
+
+// resolveFor is resolve for an owner.
+func (x *Index) resolveFor(o Owner, name uint64) (spot, bool) {
+	x.begin(o)
+	return x.resolve(name)
+}
