@@ -18,9 +18,6 @@
 #define LEN (segment_words+8)(DI)
 #define USED segment_used(DI)
 
-DATA golden<>(SB)/8, $0x9e3779b97f4a7c15
-GLOBL golden<>(SB), RODATA, $8
-
 #define BEGIN \
 	MOVQ hashes+8(FP), SI                       \
 	MOVQ n+16(FP), R8                           \
@@ -156,7 +153,7 @@ room:                                           \
 	ADDQ s+0(FP), DI                            \
 	SHLQ $const_nameCut, BX
 
-// BX = the hash of the name at SI.
+// BX = the hash of the name at SI: see hashName.
 #define HASH \
 	MOVQ (SI), AX                               \
 	XORQ R10, AX                                \
@@ -170,13 +167,13 @@ room:                                           \
 	MOVQ stride+24(FP), R9                      \
 	MOVQ n+32(FP), R8                           \
 	SHLQ $3, R9                                 \
-	MOVQ golden<>(SB), R11
+	MOVQ $const_hashFactor, R11
 
 // func putNames(s *segment, hashes *uint64, n int, block uint64) int
 TEXT ·putNames(SB), NOSPLIT, $0-40
 	BEGIN
 
-put:
+put: // unless the segment is full, by five sevenths: see segment.full
 	MOVQ  (SI), BX
 	SEGMENT
 	MOVQ  USED, AX
@@ -196,7 +193,7 @@ putEnd:
 TEXT ·takeNames(SB), NOSPLIT, $0-40
 	BEGIN
 
-take:
+take: // unless the segment is sparse without the name: see sparse
 	MOVQ   (SI), BX
 	SEGMENT
 	MOVQ   USED, AX

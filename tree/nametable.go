@@ -35,8 +35,11 @@ func (t *nameTable) init(seed uint64, m *meter) {
 
 func (t *nameTable) hash(name uint64) uint64 { return hashName(t.seed, name) }
 
+// hashFactor spreads names, which may be numbers in a row, over 64 bits.
+const hashFactor = 0x9e3779b97f4a7c15
+
 func hashName(seed, name uint64) uint64 {
-	hi, lo := bits.Mul64(name^seed, 0x9e3779b97f4a7c15)
+	hi, lo := bits.Mul64(name^seed, hashFactor)
 	return hi ^ lo
 }
 

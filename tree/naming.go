@@ -19,7 +19,7 @@ const (
 // yet and will lie behind a place, get their names, and how many of them do
 // together. 0 are none: a name meant another block, and has been taken from there.
 func (x *Index) naming(at place, i, n int) (naming, int) {
-	if !x.namesOwn(at) {
+	if !x.ownBehind(at) {
 		switch {
 		case x.novel(i):
 			return novel, x.strangeOwn(i, n)

@@ -118,9 +118,9 @@ func (x *Index) expectOwn(n int, hasParent bool, parent uint64) {
 	own.ask(x.names.seed, x.op.pairs, x.op.stride, x.expected)
 }
 
-// namesOwn reports whether blocks that go on behind a place, and do not exist yet,
+// ownBehind reports whether blocks that go on behind a place, and do not exist yet,
 // will have names of the holder's own.
-func (x *Index) namesOwn(at place) bool {
+func (x *Index) ownBehind(at place) bool {
 	ls := &x.lanes[x.op.lane]
 	if ls.ownRuns == 0 || ls.private() || isRoot(at.run) {
 		return ls.private()

@@ -2,7 +2,7 @@ package tree
 
 import "testing"
 
-// names is the pairs of blocks whose contents are [from, to), named by what engine
+// namesOf is the pairs of blocks whose contents are [from, to), named by what engine
 // e calls them.
 func namesOf(e, from, to uint64) (pairs []uint64) {
 	for c := from; c < to; c++ {
