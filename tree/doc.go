@@ -65,7 +65,8 @@
 // One goroutine at a time writes. Any number read, without locks, without
 // writing shared memory and without waiting for the writer. All shared words
 // are atomic (words that nobody can see yet are filled by plain stores, in
-// plain_*.s); memory is type-stable, so a late reader finds words of the right
+// plain_*.s, and contents compared two a load, in agree_*.s, which sees each of
+// them whole); memory is type-stable, so a late reader finds words of the right
 // kind and learns from a version that they are not those it meant.
 //
 //   - Growing: content, count, then the lane; run, child table, child bit.

@@ -198,18 +198,13 @@ func (r *reader) pause() {
 	}
 }
 
-// agree is how many leading words are equal. b is as long as a. Eight at a time
-// are compared without a branch between them.
+// agree is how many leading words of a run's contents and of a query are equal. b is
+// as long as a, and a begins where a run's body does.
 func agree(a []atomic.Uint64, b []uint64) int {
 	b = b[:len(a)]
 	m := 0
-	for ; m+8 <= len(a); m += 8 {
-		c, d := a[m:m+8:m+8], b[m:m+8:m+8]
-		// Parentheses: in Go ^ binds no tighter than |.
-		if (c[0].Load()^d[0])|(c[1].Load()^d[1])|(c[2].Load()^d[2])|(c[3].Load()^d[3])|
-			(c[4].Load()^d[4])|(c[5].Load()^d[5])|(c[6].Load()^d[6])|(c[7].Load()^d[7]) != 0 {
-			break
-		}
+	if len(a) >= 8 {
+		m = agreeEights(&a[0], &b[0], len(a))
 	}
 	for m < len(a) && a[m].Load() == b[m] {
 		m++
