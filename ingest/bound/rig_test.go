@@ -139,6 +139,7 @@ func (r *rig) follow(ctx context.Context, s *stream) {
 			}
 			f, err := l.Next()
 			if err != nil {
+				l.Close() // before a test knows: the lane is free then
 				s.got <- heardMsg{err: err}
 				break
 			}
@@ -148,7 +149,6 @@ func (r *rig) follow(ctx context.Context, s *stream) {
 			}
 			s.got <- m
 		}
-		l.Close()
 	}
 }
 
